@@ -1,0 +1,199 @@
+// Package agent is the vocabulary of Skep: the ids, records, events, limits and errors that every other package speaks.
+// It does nothing and imports nothing of ours.
+package agent
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// App names the boundary that owns plugins, agents and sessions.
+type App string
+
+// DefaultApp is the app that every organization starts with.
+const DefaultApp App = "default"
+
+// CodeKind says what kind of guest a plugin is.
+type CodeKind uint8
+
+const (
+	UnknownCode CodeKind = iota
+	Wasm                 // a WebAssembly module that speaks the Extism ABI
+	Script               // JavaScript or TypeScript
+)
+
+var codeNames = [...]string{"unknown", "wasm", "script"}
+
+func (k CodeKind) String() string               { return nameOf(codeNames[:], k) }
+func (k CodeKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k *CodeKind) UnmarshalText(b []byte) error {
+	return parseName(codeNames[:], b, k, "code kind")
+}
+
+// Source is agent code as its author wrote it: one WebAssembly module, or script files.
+type Source struct {
+	Kind  CodeKind
+	Main  string            // path of the entry file, a key of Files
+	Files map[string][]byte // by slash-separated relative path
+}
+
+// Plugin is immutable agent code, named by digest and by name and version.
+type Plugin struct {
+	App     App       `json:"app"`
+	Name    string    `json:"name"`
+	Version string    `json:"version"`
+	Digest  Digest    `json:"digest"` // of the uploaded file
+	Kind    CodeKind  `json:"kind"`
+	Main    string    `json:"main"`    // entry file
+	Exports []string  `json:"exports"` // functions a caller may name, sorted
+	Size    int64     `json:"size"`    // bytes uploaded
+	Created time.Time `json:"created"`
+}
+
+// Agent is a named thing in an app that can be run.
+type Agent struct {
+	App         App               `json:"app"`
+	ID          AgentID           `json:"id"`
+	Name        string            `json:"name"`
+	Description string            `json:"description,omitempty"`
+	Plugin      string            `json:"plugin"`           // name, or name@version to pin one
+	Config      map[string]string `json:"config,omitempty"` // plain settings the code may read; never secrets
+	Grants      Grants            `json:"grants"`
+	Limits      Limits            `json:"limits"` // zero fields mean the defaults
+	Created     time.Time         `json:"created"`
+	Updated     time.Time         `json:"updated"`
+}
+
+// Grants lists what an agent may reach. Nothing is granted by default.
+type Grants struct {
+	Agents []string `json:"agents,omitempty"` // names of other agents it may call
+}
+
+// Session is a conversation with an agent: an ordered event log.
+type Session struct {
+	App     App       `json:"app"`
+	ID      SessionID `json:"id"`
+	Agent   string    `json:"agent"` // agent name
+	Key     string    `json:"key"`   // instance key; "default" unless given
+	Title   string    `json:"title,omitempty"`
+	Created time.Time `json:"created"`
+	LastSeq int64     `json:"last_seq"` // number of the newest event; 0 when there is none
+}
+
+// Run is one piece of work, from input to a terminal status. It belongs to a session.
+type Run struct {
+	App      App       `json:"app"`
+	ID       RunID     `json:"id"`
+	Session  SessionID `json:"session"`
+	Agent    string    `json:"agent"`
+	Plugin   Digest    `json:"plugin"` // the code it runs, fixed at creation
+	Function string    `json:"function"`
+	Input    Payload   `json:"input"`
+	Status   RunStatus `json:"status"`
+	Output   *Payload  `json:"output,omitempty"` // when completed
+	Error    *RunError `json:"error,omitempty"`  // when failed or cancelled
+	Usage    Usage     `json:"usage"`
+	Created  time.Time `json:"created"`
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+}
+
+// RunStatus is where a run stands. The terminal ones are Completed, RunFailed and RunCancelled.
+type RunStatus uint8
+
+const (
+	UnknownStatus RunStatus = iota
+	Queued
+	Running
+	Completed
+	RunFailed
+	RunCancelled
+)
+
+var statusNames = [...]string{"unknown", "queued", "running", "completed", "failed", "cancelled"}
+
+func (s RunStatus) String() string               { return nameOf(statusNames[:], s) }
+func (s RunStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s *RunStatus) UnmarshalText(b []byte) error {
+	return parseName(statusNames[:], b, s, "run status")
+}
+
+// Terminal reports whether the run has ended.
+func (s RunStatus) Terminal() bool { return s >= Completed }
+
+// RunError is an Error as a run keeps it.
+type RunError struct {
+	Kind  Kind   `json:"kind"`
+	Msg   string `json:"message"`
+	Hint  string `json:"hint,omitempty"`
+	Limit Limit  `json:"limit,omitempty"`
+	Pos   Pos    `json:"position,omitzero"`
+	Stack string `json:"stack,omitempty"`
+}
+
+// ErrorOf returns what a run keeps of err: never the cause, which is for the log.
+func ErrorOf(err error) *RunError {
+	e := AsError(err)
+	if e == nil {
+		return nil
+	}
+	return &RunError{Kind: e.Kind, Msg: e.Msg, Hint: e.Hint, Limit: e.Limit, Pos: e.Pos, Stack: e.Stack}
+}
+
+// Payload is bytes with their content type, as a call takes and returns them.
+type Payload struct {
+	Type string // media type: "application/json", "text/plain; charset=utf-8", "application/octet-stream", ...
+	Body []byte
+}
+
+// payloadJSON is a Payload in JSON: the value itself when it is JSON, a string when it is text, else base64.
+type payloadJSON struct {
+	Type   string          `json:"type,omitempty"`
+	JSON   json.RawMessage `json:"json,omitempty"`
+	Text   *string         `json:"text,omitempty"`
+	Base64 []byte          `json:"base64,omitempty"`
+}
+
+func (p Payload) MarshalJSON() ([]byte, error) {
+	out := payloadJSON{Type: p.Type}
+	switch {
+	case p.IsJSON() && json.Valid(p.Body):
+		out.JSON = p.Body
+	case p.IsText():
+		s := string(p.Body)
+		out.Text = &s
+	default:
+		out.Base64 = p.Body
+	}
+	return json.Marshal(out)
+}
+
+func (p *Payload) UnmarshalJSON(b []byte) error {
+	var in payloadJSON
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*p = Payload{Type: in.Type}
+	switch {
+	case in.JSON != nil:
+		p.Body = in.JSON
+		p.Type = or(p.Type, TypeJSON)
+	case in.Text != nil:
+		p.Body = []byte(*in.Text)
+		p.Type = or(p.Type, TypeText)
+	default:
+		p.Body = in.Base64
+		p.Type = or(p.Type, TypeBytes)
+	}
+	return nil
+}
+
+// Agent reports whether the agents list names the agent called name.
+func (g Grants) Agent(name string) bool {
+	for _, a := range g.Agents {
+		if a == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// EventKind says what an event tells.
+type EventKind uint8
+
+const (
+	UnknownEvent      EventKind = iota
+	EventMessage                // a message to the agent; data: {"role", "content"}
+	EventRunQueued              // a run was accepted; data: {"function"}
+	EventRunStarted             // a cell runs it
+	EventLog                    // console output; data: {"level", "message"}
+	EventEmit                   // the agent's own event; Name is what the agent called it, data is the agent's value
+	EventRunCompleted           // data: {"output": Payload, "usage": Usage}
+	EventRunFailed              // data: RunError
+	EventRunCancelled           // data: RunError
+)
+
+var eventNames = [...]string{
+	"unknown", "message", "run.queued", "run.started", "log", "emit", "run.completed", "run.failed", "run.cancelled",
+}
+
+func (k EventKind) String() string               { return nameOf(eventNames[:], k) }
+func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k *EventKind) UnmarshalText(b []byte) error {
+	return parseName(eventNames[:], b, k, "event kind")
+}
+
+// EndsRun reports whether this event is the last of its run.
+func (k EventKind) EndsRun() bool { return k >= EventRunCompleted }
+
+// Event is one entry of a log. Seq is gapless from 1 within its log.
+type Event struct {
+	Seq  int64           `json:"seq"`
+	Time time.Time       `json:"time"`
+	Kind EventKind       `json:"kind"`
+	Name string          `json:"name,omitempty"` // for EventEmit
+	Run  RunID           `json:"run,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// LogLevel grades a line of console output.
+type LogLevel uint8
+
+const (
+	LevelTrace LogLevel = iota
+	LevelDebug
+	LevelInfo
+	LevelWarn
+	LevelError
+)
+
+var levelNames = [...]string{"trace", "debug", "info", "warn", "error"}
+
+func (l LogLevel) String() string               { return nameOf(levelNames[:], l) }
+func (l LogLevel) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+func (l *LogLevel) UnmarshalText(b []byte) error {
+	return parseName(levelNames[:], b, l, "log level")
+}
+
+// LogLine is the data of an EventLog.
+type LogLine struct {
+	Level   LogLevel `json:"level"`
+	Message string   `json:"message"`
+}
+
+// Message is the data of an EventMessage.
+type Message struct {
+	Role    string          `json:"role"` // "user" or "agent"
+	Content json.RawMessage `json:"content"`
+}

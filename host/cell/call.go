@@ -1,0 +1,109 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// Exit is the error of a guest that ended itself by WASI's proc_exit.
+type Exit struct{ Code uint32 }
+
+func (e *Exit) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
+
+// ErrNoFunction is returned by Call for a name that is not exported.
+var ErrNoFunction = errors.New("no such function")
+
+// maxArgs bounds the parameters and results of functions that hosts call.
+const maxArgs = 16
+
+// Call runs an exported function of at most 16 parameters and one result, and returns the result, or 0. It may be called
+// from host functions too. After an error other than ErrNoFunction the cell is good for nothing but Close. Errors are of
+// kind Failed for traps, Exhausted for limits, Cancelled; or *Exit.
+func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
+	fn := c.function(name)
+	if fn == nil {
+		return 0, ErrNoFunction
+	}
+	if s := c.stopped.Load(); s != nil {
+		c.broken = true
+		return 0, s.err
+	}
+	var buf [maxArgs]uint64
+	copy(buf[:], args)
+	c.running = append(c.running, fn)
+	outermost := len(c.running) == 1
+	if outermost {
+		c.meter.enter()
+	}
+	err := fn.CallWithStack(&c.call, buf[:])
+	if outermost {
+		c.meter.leave()
+	}
+	c.running = c.running[:len(c.running)-1]
+	if err != nil {
+		c.broken = true
+		return 0, c.explain(err)
+	}
+	return buf[0], nil
+}
+
+func (c *Cell) function(name string) api.Function {
+	depth := len(c.running)
+	for len(c.funcs) <= depth {
+		c.funcs = append(c.funcs, map[string]api.Function{})
+	}
+	fn := c.funcs[depth][name]
+	if fn == nil {
+		if fn = c.module.ExportedFunction(name); fn != nil {
+			c.funcs[depth][name] = fn
+		}
+	}
+	return fn
+}
+
+// explain turns what the engine returns into an error that says what became of the guest.
+func (c *Cell) explain(err error) error {
+	var s *stopped
+	var exit *Exit
+	var known *agent.Error
+	switch {
+	case errors.As(err, &s):
+		return s.err
+	case errors.As(err, &exit):
+		return exit
+	case errors.As(err, &known):
+		return err
+	}
+	msg, trace, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
+	msg = strings.TrimPrefix(msg, "wasm error: ")
+	switch {
+	case strings.Contains(msg, "stack overflow"):
+		return c.stackError()
+	case c.memory != nil && c.memory.denied():
+		return agent.Exceeded(agent.LimitMemory, "the code asked for more memory than its limit of %d bytes, and failed: %s",
+			c.env.Limits.Memory, msg)
+	}
+	return &agent.Error{Kind: agent.Failed, Msg: "the code trapped: " + msg, Stack: frames(trace)}
+}
+
+func (c *Cell) stackError() error {
+	return agent.Exceeded(agent.LimitStack, "the code recursed past its stack limit of %d bytes", c.env.Limits.Stack)
+}
+
+// frames tidies the engine's trace: one function a line, without its indentation.
+func frames(trace string) string {
+	const most = 32
+	lines := strings.Split(strings.TrimSpace(trace), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimSpace(l)
+	}
+	if len(lines) > most {
+		lines = append(lines[:most], fmt.Sprintf("... %d more", len(lines)-most))
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,132 @@
+package cell
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const osPage = 4 << 10
+
+// mapped is the backing whose memories are private, copy-on-write mappings of one sealed memfd. Sealing matters: a file
+// that shrank under its mapping would end the process.
+type mapped struct {
+	fd   int
+	size uint64
+	scan *pageScanner
+}
+
+// newBacking returns copy-on-write backing that holds b, whose length is a multiple of pageSize.
+func newBacking(b []byte, copying bool) (backing, error) {
+	if copying {
+		return newCopied(b), nil
+	}
+	fd, err := unix.MemfdCreate("skep-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return newCopied(b), nil //nolint:nilerr // a system without memfd copies
+	}
+	m := &mapped{fd: fd, size: uint64(len(b))}
+	if err := m.fill(b); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("make an image: %w", err)
+	}
+	m.scan = newPageScanner(fd, m.size)
+	return m, nil
+}
+
+func (m *mapped) fill(b []byte) error {
+	if err := unix.Ftruncate(m.fd, int64(len(b))); err != nil {
+		return err
+	}
+	zero := make([]byte, osPage)
+	for at := 0; at < len(b); at += osPage {
+		page := b[at:min(at+osPage, len(b))]
+		if bytes.Equal(page, zero[:len(page)]) {
+			continue
+		}
+		if _, err := unix.Pwrite(m.fd, page, int64(at)); err != nil {
+			return err
+		}
+	}
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE | unix.F_SEAL_SEAL
+	_, err := unix.FcntlInt(uintptr(m.fd), unix.F_ADD_SEALS, seals)
+	return err
+}
+
+func (m *mapped) close() error {
+	m.scan.close()
+	return unix.Close(m.fd)
+}
+
+// newMemory reserves address space and maps the image at its start. What lies above is inaccessible until the guest
+// grows into it, so that it does not count as memory in use.
+func (m *mapped) newMemory(reserve uint64) (memory, error) {
+	reserve = max(reserve, m.size, osPage)
+	const anonymous = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
+	base, err := unix.MmapPtr(-1, 0, nil, uintptr(reserve), unix.PROT_NONE, anonymous)
+	if err != nil {
+		return nil, fmt.Errorf("reserve memory for a cell: %w", err)
+	}
+	mem := &mappedMemory{image: m, base: base, reserve: reserve, size: m.size, most: reserve}
+	if m.size > 0 {
+		const private = unix.MAP_PRIVATE | unix.MAP_FIXED | unix.MAP_NORESERVE
+		if _, err := unix.MmapPtr(m.fd, 0, base, uintptr(m.size), unix.PROT_READ|unix.PROT_WRITE, private); err != nil {
+			mem.Free()
+			return nil, fmt.Errorf("map an image: %w", err)
+		}
+	}
+	return mem, nil
+}
+
+type mappedMemory struct {
+	image   *mapped
+	base    unsafe.Pointer
+	reserve uint64
+	size    uint64 // accessible bytes
+	most    uint64
+	refused bool
+}
+
+func (m *mappedMemory) limit(n uint64) { m.most = min(n, m.reserve) }
+func (m *mappedMemory) denied() bool   { return m.refused }
+
+func (m *mappedMemory) bytes(n uint64) []byte { return unsafe.Slice((*byte)(m.base), n)[:n:n] }
+
+func (m *mappedMemory) Reallocate(size uint64) []byte {
+	if size > m.size {
+		if size > m.most {
+			m.refused = true
+			return nil
+		}
+		more := unsafe.Slice((*byte)(m.base), m.reserve)[m.size:size]
+		if err := unix.Mprotect(more, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+			m.refused = true
+			return nil
+		}
+		m.size = size
+	}
+	return m.bytes(m.size)
+}
+
+func (m *mappedMemory) Free() {
+	if m.base == nil {
+		return
+	}
+	_ = unix.MunmapPtr(m.base, uintptr(m.reserve))
+	m.base = nil
+}
+
+func (m *mappedMemory) reset() bool {
+	m.refused = false
+	if m.size != m.image.size {
+		return false
+	}
+	return m.size == 0 || m.image.scan.restore(m)
+}
+
+// drop gives back every page that was written: the next access sees the image again.
+func (m *mappedMemory) drop() bool {
+	return unix.Madvise(m.bytes(m.size), unix.MADV_DONTNEED) == nil
+}

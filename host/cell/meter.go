@@ -1,0 +1,149 @@
+package cell
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/prep"
+)
+
+// fuelGrant is how much fuel a cell gets at a time: at about a nanosecond each, it is back in well under a millisecond,
+// which bounds how long it can keep a thread, and with it the garbage collector, from stopping.
+const fuelGrant = 200_000
+
+// turn is how long a cell runs before it lets others have its thread.
+const turn = 5 * time.Millisecond
+
+// counters measure one life of a cell.
+type counters struct {
+	started time.Time
+	granted int64 // fuel
+	active  time.Duration
+	entered time.Time // when guest code last began to run; zero while it does not
+	yielded time.Time
+	hostN   int64
+	in, out int64
+	log     int64
+	events  int64
+}
+
+func (m *counters) enter() {
+	m.entered = time.Now()
+	m.yielded = m.entered
+}
+
+func (m *counters) leave() {
+	m.active += time.Since(m.entered)
+	m.entered = time.Time{}
+}
+
+// meter is the function that prepared code calls when its fuel is used up.
+var meter = Func{
+	Module: prep.MeterModule, Name: prep.RefillName,
+	Params: []prep.ValueType{I64}, Results: []prep.ValueType{I64},
+	Call: func(_ context.Context, c *Cell, stack []uint64) {
+		c.refill(&stack[0])
+		stack[0] = uint64(int64(stack[0]) + fuelGrant)
+	},
+}
+
+// refill decides whether the guest may go on. at lies on its stack.
+func (c *Cell) refill(at *uint64) {
+	if s := c.stopped.Load(); s != nil {
+		panic(s)
+	}
+	if n := len(c.running); n > 0 && c.image.code.engine.stack.used(c.running[n-1], at) > c.env.Limits.Stack {
+		c.Fail(c.stackError())
+	}
+	now := time.Now()
+	c.meter.active += now.Sub(c.meter.entered)
+	c.meter.entered = now
+	if c.meter.active > c.env.Limits.CPU {
+		c.Fail(agent.Exceeded(agent.LimitCPU, "the code used more CPU time than its limit of %s", c.env.Limits.CPU))
+	}
+	if now.Sub(c.meter.yielded) >= turn {
+		runtime.Gosched()
+		c.meter.entered = time.Now()
+		c.meter.yielded = c.meter.entered
+	}
+	c.meter.granted += fuelGrant
+}
+
+// grant gives a new cell its first fuel.
+func (c *Cell) grant() {
+	c.fuel.Set(fuelGrant)
+	c.meter.granted = fuelGrant
+}
+
+// Wait is for host functions that block: the time until the returned function is called is not the guest's. When the
+// cell's context has ended by then, that function ends the cell.
+func (c *Cell) Wait() (done func()) {
+	if c.meter.entered.IsZero() {
+		return func() {}
+	}
+	c.meter.active += time.Since(c.meter.entered)
+	return func() {
+		c.meter.entered = time.Now()
+		c.meter.yielded = c.meter.entered
+		if c.ctx.Err() != nil {
+			c.Fail(c.ended())
+		}
+	}
+}
+
+// Spend charges fuel for work that the host does for the guest, at about a nanosecond each.
+func (c *Cell) Spend(fuel int64) { c.fuel.Set(uint64(int64(c.fuel.Get()) - fuel)) }
+
+// CountCall counts one call to the host and ends the cell past its limit.
+func (c *Cell) CountCall() {
+	c.meter.hostN++
+	if c.meter.hostN > c.env.Limits.HostCalls {
+		c.Fail(agent.Exceeded(agent.LimitHostCalls, "the code made more than %d calls to its host", c.env.Limits.HostCalls))
+	}
+}
+
+// Ask passes a request of the guest to the host and waits for the answer.
+func (c *Cell) Ask(name string, in []byte) ([]byte, error) {
+	c.CountCall()
+	done := c.Wait()
+	out, err := c.env.Calls(c.ctx, name, in)
+	done()
+	return out, err
+}
+
+// Log passes a line of console output to the host and ends the cell past its limit.
+func (c *Cell) Log(level agent.LogLevel, line string) {
+	c.meter.log += int64(len(line)) + 1
+	if c.meter.log > c.env.Limits.Log {
+		c.Fail(agent.Exceeded(agent.LimitLog, "the code wrote more than %d bytes of console output", c.env.Limits.Log))
+	}
+	c.env.Log(level, line)
+}
+
+// In counts the bytes of an input and refuses more than the limit.
+func (c *Cell) In(n int) error {
+	c.meter.in += int64(n)
+	if c.meter.in > c.env.Limits.Input {
+		return agent.Exceeded(agent.LimitInput, "the input has %d bytes, the limit is %d", c.meter.in, c.env.Limits.Input)
+	}
+	return nil
+}
+
+// Out counts the bytes of an output and refuses more than the limit.
+func (c *Cell) Out(n int) error {
+	c.meter.out += int64(n)
+	if c.meter.out > c.env.Limits.Output {
+		return agent.Exceeded(agent.LimitOutput, "the output has %d bytes, the limit is %d", c.meter.out, c.env.Limits.Output)
+	}
+	return nil
+}
+
+// Usage returns what the cell's life has cost up to now.
+func (c *Cell) Usage() agent.Usage {
+	return agent.Usage{
+		CPU: c.meter.active, Wall: time.Since(c.meter.started), Fuel: c.meter.granted - int64(c.fuel.Get()),
+		Memory: int64(len(c.Memory())) + c.held, HostCalls: c.meter.hostN, In: c.meter.in, Out: c.meter.out, Log: c.meter.log,
+	}
+}

@@ -1,0 +1,288 @@
+package prep
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The rewritten module has one more import, refill, after the author's; one more global, the fuel, after the author's;
+// two more functions, the fill and copy helpers, after the author's; and the types of these. So the author's functions
+// move up by one and nothing else moves.
+
+func (p *parser) refill() uint32 { return uint32(len(p.imports)) }
+
+func (p *parser) shift(f uint32) uint32 {
+	if f >= p.refill() {
+		return f + 1
+	}
+	return f
+}
+
+func (p *parser) fuelGlobal() uint32 { return uint32(len(p.globals)) }
+func (p *parser) fillHelper() uint32 { return uint32(len(p.imports) + 1 + len(p.funcs)) }
+func (p *parser) copyHelper() uint32 { return p.fillHelper() + 1 }
+func (p *parser) refillType() uint32 { return uint32(len(p.types)) }
+func (p *parser) helperType() uint32 { return p.refillType() + 1 }
+
+func (p *parser) rewrite() *Module {
+	m := &Module{
+		Imports: p.imports, HasMemory: p.hasMem, MinPages: p.memory.min, HasStart: p.start >= 0, Cloneable: true,
+	}
+	for _, e := range p.exports {
+		if e.kind == 0 {
+			m.Exports = append(m.Exports, Func{Name: e.name, Signature: p.signature(e.index)})
+		}
+	}
+	code := p.codeSection() // first: it finds out what the module uses
+	for _, d := range p.data {
+		if d.active {
+			m.Data = append(m.Data, Segment{Offset: d.offset, Data: d.bytes})
+		}
+	}
+	for i, g := range p.globals {
+		if !g.mutable {
+			continue
+		}
+		switch g.typ {
+		case V128, FuncRef, ExternRef:
+			m.Cloneable = false
+		}
+		m.Globals = append(m.Globals, Global{Name: globalName(i), Type: g.typ})
+	}
+	m.Cloneable = m.Cloneable && !p.uses.tables
+	m.Resettable = m.Cloneable && !p.uses.drops
+
+	w := append([]byte(nil), magic...)
+	for _, id := range sectionOrder {
+		var body []byte
+		switch id {
+		case secType:
+			body = p.typeSection()
+		case secImport:
+			body = p.importSection()
+		case secFunction:
+			body = p.functionSection()
+		case secTable:
+			body = p.tableSection()
+		case secMemory:
+			body = p.memorySection()
+		case secGlobal:
+			body = p.globalSection()
+		case secExport:
+			body = p.exportSection(m)
+		case secStart: // exported instead
+		case secElement:
+			body = p.elementSection()
+		case secDataCount:
+			if p.uses.segments {
+				body = p.raw[id]
+			}
+		case secCode:
+			body = code
+		case secData:
+			body = p.dataSection()
+		}
+		if body != nil {
+			w = putBytes(append(w, byte(id)), body)
+		}
+	}
+	if names := p.nameSection(); names != nil {
+		w = putBytes(append(w, secCustom), names)
+	}
+	m.Code = w
+	return m
+}
+
+func globalName(i int) string { return fmt.Sprintf("%s%d", globalPrefix, i) }
+
+func putTypes(w []byte, s Signature) []byte {
+	return putBytes(putBytes(append(w, 0x60), s.Params), s.Results)
+}
+
+func (p *parser) typeSection() []byte {
+	w := putU32(nil, uint32(len(p.types))+2)
+	for _, t := range p.types {
+		w = putTypes(w, t)
+	}
+	w = putTypes(w, Signature{[]ValueType{I64}, []ValueType{I64}})
+	return putTypes(w, Signature{[]ValueType{I32, I32, I32}, nil})
+}
+
+func (p *parser) importSection() []byte {
+	w := putU32(nil, uint32(len(p.imports))+1)
+	if p.raw[secImport] != nil {
+		r := p.section(secImport)
+		r.u32()
+		w = append(w, r.b[r.p:]...)
+	}
+	w = putName(putName(w, MeterModule), RefillName)
+	return putU32(append(w, 0), p.refillType())
+}
+
+func (p *parser) functionSection() []byte {
+	w := putU32(nil, uint32(len(p.funcs))+2)
+	for _, t := range p.funcs {
+		w = putU32(w, t)
+	}
+	return putU32(putU32(w, p.helperType()), p.helperType())
+}
+
+func putLimits(w []byte, l limits, most uint32) []byte {
+	if !l.hasMax || l.max > most {
+		l.max = most
+	}
+	return putU32(putU32(append(w, 1), l.min), l.max)
+}
+
+func (p *parser) tableSection() []byte {
+	if len(p.tables) == 0 {
+		return nil
+	}
+	w := putU32(nil, uint32(len(p.tables)))
+	for _, t := range p.tables {
+		w = putLimits(append(w, t.typ), t.limits, p.caps.TableEntries)
+	}
+	return w
+}
+
+// memorySection always writes a memory: the helpers need one to validate.
+func (p *parser) memorySection() []byte {
+	if !p.hasMem {
+		return putLimits([]byte{1}, limits{}, 0)
+	}
+	return putLimits([]byte{1}, p.memory, p.caps.Pages)
+}
+
+func (p *parser) globalSection() []byte {
+	w := putU32(nil, uint32(len(p.globals))+1)
+	for _, g := range p.globals {
+		mut := byte(0)
+		if g.mutable {
+			mut = 1
+		}
+		w = append(w, g.typ, mut)
+		p.constExpr(&reader{b: g.init, where: "global"}, &w)
+	}
+	return append(w, I64, 1, opI64Const, 0, opEnd)
+}
+
+func (p *parser) exportSection(m *Module) []byte {
+	n := len(p.exports) + len(m.Globals) + 1
+	if m.HasStart {
+		n++
+	}
+	w := putU32(nil, uint32(n))
+	for _, e := range p.exports {
+		i := e.index
+		if e.kind == 0 {
+			i = p.shift(i)
+		}
+		w = putU32(append(putName(w, e.name), e.kind), i)
+	}
+	for i, g := range p.globals {
+		if g.mutable {
+			w = putU32(append(putName(w, globalName(i)), 3), uint32(i))
+		}
+	}
+	w = putU32(append(putName(w, FuelGlobal), 3), p.fuelGlobal())
+	if m.HasStart {
+		w = putU32(append(putName(w, StartName), 0), p.shift(uint32(p.start)))
+	}
+	return w
+}
+
+// elementSection shifts the function indices of the element segments (core 2.0, section 5.5.12).
+func (p *parser) elementSection() []byte {
+	if p.raw[secElement] == nil {
+		return nil
+	}
+	r := p.section(secElement)
+	n := r.count()
+	p.caps.check("element segments", n, p.caps.Elements)
+	w := putU32(nil, uint32(n))
+	for range n {
+		flag := r.u32()
+		if flag > 7 {
+			fail("element section: flag %d", flag)
+		}
+		w = putU32(w, flag)
+		if flag&1 == 0 { // active
+			if flag&2 != 0 {
+				w = putU32(w, r.u32())
+			}
+			p.constExpr(r, &w)
+		}
+		if flag&3 != 0 {
+			w = append(w, r.byte())
+		}
+		k := r.count()
+		w = putU32(w, uint32(k))
+		for range k {
+			if flag&4 != 0 {
+				p.constExpr(r, &w)
+			} else {
+				w = putU32(w, p.shift(p.funcIndex(r.u32())))
+			}
+		}
+	}
+	r.end()
+	return w
+}
+
+func (p *parser) codeSection() []byte {
+	w := putU32(nil, uint32(len(p.code))+2)
+	w = slices.Grow(w, len(p.raw[secCode])*3/2)
+	for i, body := range p.code {
+		w = putBytes(w, p.instrument(i, body))
+	}
+	w = putBytes(w, p.fillBody())
+	return putBytes(w, p.copyBody())
+}
+
+// dataSection keeps the segments only for a module that names them: then the active ones become empty.
+func (p *parser) dataSection() []byte {
+	if !p.uses.segments || p.raw[secData] == nil {
+		return nil
+	}
+	w := putU32(nil, uint32(len(p.data)))
+	for _, d := range p.data {
+		w = append(w, 1)
+		if d.active {
+			w = append(w, 0)
+		} else {
+			w = putBytes(w, d.bytes)
+		}
+	}
+	return w
+}
+
+// nameSection shifts the function names (core 2.0, section 7.4.1) and drops the rest. Names are for stack traces only, so
+// a section that does not read well is dropped whole.
+func (p *parser) nameSection() []byte {
+	w, err := p.shiftNames()
+	if err != nil {
+		return nil
+	}
+	return w
+}
+
+func (p *parser) shiftNames() (w []byte, err error) {
+	defer catch(&err)
+	r := &reader{b: p.names, where: "name"}
+	for r.more() {
+		id := r.byte()
+		body := r.take(r.u32())
+		if id != 1 {
+			continue
+		}
+		s := &reader{b: body, where: "name"}
+		n := s.count()
+		sub := putU32(nil, uint32(n))
+		for range n {
+			sub = putU32(sub, p.shift(s.u32()))
+			sub = putName(sub, s.name(1<<16))
+		}
+		return putBytes(append(putName(nil, "name"), 1), sub), nil
+	}
+	return nil, nil
+}

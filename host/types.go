@@ -1,0 +1,61 @@
+package host
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// Calls answers what a guest asks of its host: name is one of package abi's call names, in and out are that call's bytes.
+// It is called from many goroutines, one for each call under way. An error's kind and message reach the guest, its cause
+// does not. ctx ends when the cell is stopped.
+type Calls func(ctx context.Context, name string, in []byte) (out []byte, err error)
+
+// Call is one call into a fresh cell.
+type Call struct {
+	Plugin   agent.Digest
+	Tenant   agent.App // cells are never reused across tenants
+	Function string    // an export, or a method of a script's default export
+	Input    agent.Payload
+	Config   map[string]string
+	Limits   agent.Limits // zero fields mean the defaults
+	Calls    Calls        // nil refuses every call
+
+	// Time and randomness as the guest sees them; nil means the real ones. A journal puts its own here to replay a run.
+	Now    func() time.Time
+	Random io.Reader
+}
+
+// Result is what a call returned and what it cost. The usage is filled in even when the call failed.
+type Result struct {
+	Output agent.Payload
+	Usage  agent.Usage
+}
+
+// Request and Response carry an HTTP exchange with a script's fetch handler.
+type Request struct {
+	Method string
+	URL    string
+	Header [][2]string
+	Body   []byte
+}
+
+type Response struct {
+	Status int
+	Header [][2]string
+	Body   []byte
+}
+
+// Prepared is what preparing code found out.
+type Prepared struct {
+	Exports []string // functions a caller may name, sorted
+	Fetch   bool     // whether a fetch handler is there
+}
+
+// Progress tells how far a long preparation has come. Done and Total count bytes or steps of Stage.
+type Progress struct {
+	Stage       string
+	Done, Total int64
+}
