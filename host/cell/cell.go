@@ -47,7 +47,7 @@ func (i *Image) instantiate(ctx context.Context) (*Cell, error) {
 	back := i.back
 	if back == nil {
 		start := uint64(i.code.module.MinPages) * pageSize
-		blank, err := newBacking(make([]byte, start), i.code.engine.opts.Copy)
+		blank, err := i.code.engine.memories.backing(make([]byte, start), []span{})
 		if err != nil {
 			return nil, agent.Wrap(agent.Unavailable, err, "no memory for a cell")
 		}
@@ -100,7 +100,7 @@ func (c *Cell) setGlobals() {
 // begin starts a life: the clock runs from here.
 func (c *Cell) begin(ctx context.Context, env Env) {
 	c.env = env
-	c.ctx, c.cancel = context.WithTimeout(ctx, env.Limits.Wall)
+	c.ctx, c.cancel = context.WithTimeoutCause(ctx, env.Limits.Wall, errWall)
 	c.call = callContext{Context: c.ctx, cell: c}
 	c.meter = counters{started: time.Now()}
 	c.unwatch = context.AfterFunc(c.ctx, func() { c.stop(c.ended()) })
@@ -109,12 +109,16 @@ func (c *Cell) begin(ctx context.Context, env Env) {
 	c.grant()
 }
 
+// errWall is why a cell's context ends when its wall time is up, and not that of its caller.
+var errWall = errors.New("wall time is up")
+
 // ended says why the cell's context has ended.
 func (c *Cell) ended() error {
-	if errors.Is(context.Cause(c.ctx), context.DeadlineExceeded) && time.Since(c.meter.started) >= c.env.Limits.Wall {
+	cause := context.Cause(c.ctx)
+	if errors.Is(cause, errWall) {
 		return agent.Exceeded(agent.LimitWall, "the call took longer than its limit of %s", c.env.Limits.Wall)
 	}
-	return agent.Wrap(agent.Cancelled, context.Cause(c.ctx), "the call was cancelled")
+	return agent.Wrap(agent.Cancelled, cause, "the call was cancelled")
 }
 
 // stop ends the cell's life with err, soon: the guest is interrupted at its next charge of fuel, host calls by their

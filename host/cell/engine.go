@@ -32,12 +32,13 @@ type Options struct {
 
 // Engine compiles code and makes images. It is safe for concurrent use.
 type Engine struct {
-	opts    Options
-	caps    prep.Caps
-	runtime wazero.Runtime
-	cache   wazero.CompilationCache
-	funcs   map[string]map[string]Func
-	stack   stackLayout
+	opts     Options
+	caps     prep.Caps
+	runtime  wazero.Runtime
+	cache    wazero.CompilationCache
+	funcs    map[string]map[string]Func
+	stack    stackLayout
+	memories *memories
 
 	mu     sync.Mutex
 	closed bool
@@ -48,7 +49,7 @@ func New(ctx context.Context, funcs []Func, o *Options) (_ *Engine, err error) {
 	if o == nil {
 		o = &Options{}
 	}
-	e := &Engine{opts: *o, caps: prep.DefaultCaps(), funcs: map[string]map[string]Func{}}
+	e := &Engine{opts: *o, caps: prep.DefaultCaps(), funcs: map[string]map[string]Func{}, memories: newMemories(o.Copy)}
 	if o.Caps != nil {
 		e.caps = *o.Caps
 	}
@@ -79,6 +80,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		return nil
 	}
 	e.closed = true
+	e.memories.close()
 	return errors.Join(e.runtime.Close(ctx), e.cache.Close(ctx))
 }
 

@@ -66,7 +66,7 @@ func (i *Image) capture(ctx context.Context, env Env, init Init) (*Image, error)
 		}
 	}
 	img := &Image{code: i.code, size: uint64(len(c.Memory()))}
-	if img.back, err = newBacking(c.Memory(), i.code.engine.opts.Copy); err != nil {
+	if img.back, err = i.code.engine.memories.backing(c.Memory(), c.memory.touched()); err != nil {
 		return nil, agent.Wrap(agent.Unavailable, err, "no memory for an image")
 	}
 	for _, g := range c.globals {

@@ -1,6 +1,11 @@
 package cell
 
-import "github.com/tetratelabs/wazero/experimental"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tetratelabs/wazero/experimental"
+)
 
 // memory is the linear memory of one cell. It holds the image's bytes at the start and never moves.
 type memory interface {
@@ -11,6 +16,8 @@ type memory interface {
 	denied() bool
 	// reset makes it the image again, if it still has the image's size; else it reports false.
 	reset() bool
+	// touched returns all spans that may not be zero, or nil when it cannot tell.
+	touched() []span
 }
 
 // backing is the image's side: the bytes that memories begin with. It is safe for concurrent use.
@@ -21,3 +28,21 @@ type backing interface {
 
 // pageSize is a page of WebAssembly memory.
 const pageSize = 64 << 10
+
+// span is a range of a memory, in whole pages of the system.
+type span struct{ start, end uint64 }
+
+// union joins two lists of spans, each in order and without overlap.
+func union(a, b []span) []span {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(x, y span) int { return cmp.Compare(x.start, y.start) })
+	out := []span{}
+	for _, s := range all {
+		if n := len(out); n > 0 && s.start <= out[n-1].end {
+			out[n-1].end = max(out[n-1].end, s.end)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}

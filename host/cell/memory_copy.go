@@ -23,9 +23,10 @@ type copiedMemory struct {
 	refused bool
 }
 
-func (m *copiedMemory) limit(n uint64) { m.most = n }
-func (m *copiedMemory) denied() bool   { return m.refused }
-func (m *copiedMemory) Free()          { m.buf = nil }
+func (m *copiedMemory) limit(n uint64)  { m.most = n }
+func (m *copiedMemory) denied() bool    { return m.refused }
+func (m *copiedMemory) Free()           { m.buf = nil }
+func (m *copiedMemory) touched() []span { return nil }
 
 func (m *copiedMemory) Reallocate(size uint64) []byte {
 	if size <= uint64(len(m.buf)) {

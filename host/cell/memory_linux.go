@@ -10,43 +10,79 @@ import (
 
 const osPage = 4 << 10
 
+// memories makes backings.
+type memories struct {
+	copying bool
+	scan    *pageScanner
+}
+
+func newMemories(copying bool) *memories {
+	return &memories{copying: copying, scan: newPageScanner()}
+}
+
+func (m *memories) close() { m.scan.close() }
+
 // mapped is the backing whose memories are private, copy-on-write mappings of one sealed memfd. Sealing matters: a file
 // that shrank under its mapping would end the process.
 type mapped struct {
 	fd   int
 	size uint64
+	full []span // all pages that are not zero lie in these
+	view []byte // the file, mapped for reading; nil when the kernel cannot scan pages
 	scan *pageScanner
 }
 
-// newBacking returns copy-on-write backing that holds b, whose length is a multiple of pageSize.
-func newBacking(b []byte, copying bool) (backing, error) {
-	if copying {
+// backing returns copy-on-write backing that holds b, whose length is a multiple of pageSize. What lies outside of full
+// is zero; nil means anything may be anywhere.
+func (m *memories) backing(b []byte, full []span) (backing, error) {
+	if m.copying {
 		return newCopied(b), nil
 	}
 	fd, err := unix.MemfdCreate("skep-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return newCopied(b), nil //nolint:nilerr // a system without memfd copies
 	}
-	m := &mapped{fd: fd, size: uint64(len(b))}
-	if err := m.fill(b); err != nil {
+	if full == nil {
+		full = []span{{0, uint64(len(b))}}
+	}
+	back := &mapped{fd: fd, size: uint64(len(b)), scan: m.scan}
+	if err := back.fill(b, full); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("make an image: %w", err)
 	}
-	m.scan = newPageScanner(fd, m.size)
-	return m, nil
+	if m.scan.works() && back.size > 0 {
+		back.view, _ = unix.Mmap(fd, 0, int(back.size), unix.PROT_READ, unix.MAP_SHARED)
+	}
+	return back, nil
 }
 
-func (m *mapped) fill(b []byte) error {
+// fill writes what is not zero of b, in runs of pages, and seals the file.
+func (m *mapped) fill(b []byte, spans []span) error {
 	if err := unix.Ftruncate(m.fd, int64(len(b))); err != nil {
 		return err
 	}
 	zero := make([]byte, osPage)
-	for at := 0; at < len(b); at += osPage {
-		page := b[at:min(at+osPage, len(b))]
-		if bytes.Equal(page, zero[:len(page)]) {
-			continue
+	write := func(run span) error {
+		if run.start == run.end {
+			return nil
 		}
-		if _, err := unix.Pwrite(m.fd, page, int64(at)); err != nil {
+		m.full = append(m.full, run)
+		_, err := unix.Pwrite(m.fd, b[run.start:run.end], int64(run.start))
+		return err
+	}
+	for _, s := range spans {
+		run := span{s.start, s.start}
+		for at := s.start; at < s.end; at += osPage {
+			if !bytes.Equal(b[at:at+osPage], zero) {
+				run.end = at + osPage
+				continue
+			}
+			if err := write(run); err != nil {
+				return err
+			}
+			run = span{at + osPage, at + osPage}
+		}
+		if err := write(run); err != nil {
 			return err
 		}
 	}
@@ -56,7 +92,10 @@ func (m *mapped) fill(b []byte) error {
 }
 
 func (m *mapped) close() error {
-	m.scan.close()
+	if m.view != nil {
+		_ = unix.Munmap(m.view)
+		m.view = nil
+	}
 	return unix.Close(m.fd)
 }
 
@@ -123,10 +162,19 @@ func (m *mappedMemory) reset() bool {
 	if m.size != m.image.size {
 		return false
 	}
-	return m.size == 0 || m.image.scan.restore(m)
+	return m.size == 0 || m.image.scan.restore(m) || m.drop()
 }
 
 // drop gives back every page that was written: the next access sees the image again.
 func (m *mappedMemory) drop() bool {
 	return unix.Madvise(m.bytes(m.size), unix.MADV_DONTNEED) == nil
+}
+
+// touched returns the spans that may not be zero: those of the image and those that were written since.
+func (m *mappedMemory) touched() []span {
+	written, ok := m.image.scan.all(m)
+	if !ok {
+		return nil
+	}
+	return union(m.image.full, written)
 }

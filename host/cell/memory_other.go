@@ -2,5 +2,11 @@
 
 package cell
 
-// newBacking returns backing that copies: this system has no sealed memfd.
-func newBacking(b []byte, _ bool) (backing, error) { return newCopied(b), nil }
+// memories makes backings. This system has no sealed memfd, so they copy.
+type memories struct{}
+
+func newMemories(bool) *memories { return &memories{} }
+
+func (m *memories) close() {}
+
+func (m *memories) backing(b []byte, _ []span) (backing, error) { return newCopied(b), nil }

@@ -33,71 +33,83 @@ type pmScanArg struct {
 // pageRegion is struct page_region of the same file.
 type pageRegion struct{ start, end, categories uint64 }
 
-// pageScanner restores the memories of one image.
+// pageScanner finds the pages that guests wrote.
 type pageScanner struct {
-	image   []byte // the image, mapped for reading; nil when the kernel cannot scan
-	pagemap int
+	pagemap int // -1 when the kernel cannot scan
 	vecs    sync.Pool
 }
 
-// newPageScanner maps the image of size bytes in fd for reading.
-func newPageScanner(fd int, size uint64) *pageScanner {
+func newPageScanner() *pageScanner {
 	s := &pageScanner{pagemap: -1, vecs: sync.Pool{New: func() any { return new([scanRegions]pageRegion) }}}
-	if size == 0 {
-		return s
+	if fd, err := unix.Open("/proc/self/pagemap", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		s.pagemap = fd
+		page := make([]byte, 2*osPage)
+		start := (uint64(uintptr(unsafe.Pointer(&page[0]))) + osPage - 1) &^ (osPage - 1)
+		if _, _, ok := s.find(start, start+osPage, 1, new([scanRegions]pageRegion)); !ok {
+			s.close()
+		}
 	}
-	pagemap, err := unix.Open("/proc/self/pagemap", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return s
-	}
-	image, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		_ = unix.Close(pagemap)
-		return s
-	}
-	s.pagemap, s.image = pagemap, image
 	return s
 }
 
+func (s *pageScanner) works() bool { return s.pagemap >= 0 }
+
 func (s *pageScanner) close() {
-	if s.image == nil {
-		return
+	if s.works() {
+		_ = unix.Close(s.pagemap)
+		s.pagemap = -1
 	}
-	_ = unix.Close(s.pagemap)
-	_ = unix.Munmap(s.image)
-	s.image = nil
 }
 
-// restore makes m the image again and reports whether it could.
+// restore makes m the image again by copying what was written. It reports false when it did nothing, because the kernel
+// cannot tell or too much was written.
 func (s *pageScanner) restore(m *mappedMemory) bool {
-	if s.image == nil {
-		return m.drop()
+	if m.image.view == nil {
+		return false
 	}
 	vec := s.vecs.Get().(*[scanRegions]pageRegion)
 	defer s.vecs.Put(vec)
-	n, ok := s.written(m, vec)
-	if !ok {
-		return m.drop()
+	start := uint64(uintptr(m.base))
+	n, reached, ok := s.find(start, start+m.size, keepPages+1, vec)
+	if !ok || reached != start+m.size {
+		return false
 	}
-	base := uint64(uintptr(m.base))
 	mem := m.bytes(m.size)
 	for _, r := range vec[:n] {
-		copy(mem[r.start-base:r.end-base], s.image[r.start-base:r.end-base])
+		copy(mem[r.start-start:r.end-start], m.image.view[r.start-start:r.end-start])
 	}
 	return true
 }
 
-// written finds the regions that m's guest wrote. ok is false when there are too many, or the scan failed.
-func (s *pageScanner) written(m *mappedMemory, vec *[scanRegions]pageRegion) (n int, ok bool) {
+// all returns every span of m that was written, in order.
+func (s *pageScanner) all(m *mappedMemory) (spans []span, ok bool) {
+	if !s.works() {
+		return nil, false
+	}
+	vec := s.vecs.Get().(*[scanRegions]pageRegion)
+	defer s.vecs.Put(vec)
 	start := uint64(uintptr(m.base))
+	for at, end := start, start+m.size; at < end; {
+		n, reached, ok := s.find(at, end, 0, vec)
+		if !ok || reached <= at {
+			return nil, false
+		}
+		for _, r := range vec[:n] {
+			spans = append(spans, span{r.start - start, r.end - start})
+		}
+		at = reached
+	}
+	return spans, true
+}
+
+// find fills vec with the regions between two addresses that were written, up to a number of pages (0 means any), and
+// returns how many there are and how far it came.
+func (s *pageScanner) find(start, end, pages uint64, vec *[scanRegions]pageRegion) (n int, reached uint64, ok bool) {
 	arg := pmScanArg{
-		size: scanArgBytes, start: start, end: start + m.size,
-		vec: uint64(uintptr(unsafe.Pointer(vec))), vecLen: scanRegions, maxPages: keepPages + 1,
+		size: scanArgBytes, start: start, end: end,
+		vec: uint64(uintptr(unsafe.Pointer(vec))), vecLen: scanRegions, maxPages: pages,
 		categoryInverted: pageIsFile, categoryMask: pageIsFile, categoryAny: pageIsThere | pageIsSwap, returnAll: pageIsFile,
 	}
 	r, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(s.pagemap), pagemapScan, uintptr(unsafe.Pointer(&arg)))
-	if e != 0 || arg.walkEnd != arg.end {
-		return 0, false
-	}
-	return int(r), true
+	return int(r), arg.walkEnd, e == 0
 }

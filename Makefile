@@ -1,0 +1,48 @@
+.DEFAULT_GOAL := help
+.PHONY: help run demo check lint test race fuzz bench golden guest build
+
+FUZZTIME ?= 60s
+STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.7.0
+
+help:   ## list the targets
+	@sed -n 's/^\([a-z]*\): *## */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+build:  ## build bin/skep
+	go build -o bin/skep ./cmd/skep
+
+run:    ## start a server on 127.0.0.1:4747
+	go run ./cmd/skep serve
+
+demo:   ## start a server, push an agent and stream its run
+	go run ./cmd/skep demo
+
+check:  ## format, vet, lint, architecture, tidy, and a clean tree
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these"; exit 1; }
+	go vet ./...
+	GOOS=wasip1 GOARCH=wasm go vet ./abi ./sdk/go
+	GOOS=darwin go build ./...
+	$(MAKE) lint
+	go test ./internal/arch
+	go mod tidy -diff
+	git diff --exit-code
+
+lint:   ## staticcheck
+	$(STATICCHECK) ./...
+
+test:   ## every test, as CI runs them
+	scripts/test
+
+race:   ## the Go tests under the race detector
+	go test -race ./...
+
+fuzz:   ## every fuzz target for FUZZTIME
+	scripts/fuzz $(FUZZTIME)
+
+bench:  ## print each figure of docs/design/performance.md beside its target
+	go run ./internal/bench
+
+golden: ## rewrite golden files
+	go test ./... -run Golden -update
+
+guest:  ## rebuild the script guest's prelude from its sources
+	cd host/script/guest && npm ci --no-audit --no-fund && npm run build

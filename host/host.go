@@ -1,0 +1,252 @@
+// Package host runs agent code: it prepares what authors upload, keeps images of it, and makes a fresh cell for each call.
+//
+// Host is the seam to the rest of Skep. It speaks bytes, records of package agent and host calls only, so that cells can
+// run in another process. Below it, package cell runs WebAssembly, package extism guests of the Extism ABI, package
+// script guests in JavaScript and TypeScript.
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/skep-dev/skep/abi"
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/cell"
+	"github.com/skep-dev/skep/host/extism"
+	"github.com/skep-dev/skep/host/script"
+	"github.com/skep-dev/skep/host/wasi"
+)
+
+// Options adjusts a Host. The zero value is the default.
+type Options struct {
+	// Load finds the code of a digest that is not in memory. nil means there is no such code.
+	Load func(ctx context.Context, d agent.Digest) (agent.Source, error)
+
+	CacheDir string // directory for compiled code; it is trusted like the program. "" keeps it in memory
+	Copy     bool   // copy images instead of mapping them
+	Images   int64  // bytes of images kept in memory; 0 means 1 GiB
+	Cells    int    // cells that may live at once; 0 means 256
+	Waiting  int    // calls that may wait for a cell; 0 means four for each cell
+}
+
+// Host runs agent code. It is safe for concurrent use.
+type Host struct {
+	opts    Options
+	cells   *cell.Engine
+	scripts *script.Engine
+	images  *images
+	gate    *gate
+}
+
+// New starts the engines, which takes about half a second the first time and some 50 ms with a warm CacheDir.
+func New(ctx context.Context, o *Options) (*Host, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	h := &Host{opts: *o}
+	if h.opts.Cells == 0 {
+		h.opts.Cells = 256
+	}
+	if h.opts.Waiting == 0 {
+		h.opts.Waiting = 4 * h.opts.Cells
+	}
+	if h.opts.Images == 0 {
+		h.opts.Images = 1 << 30
+	}
+	h.gate = newGate(h.opts.Cells, h.opts.Waiting)
+	h.images = newImages(h.opts.Images)
+	var err error
+	funcs := slices.Concat(wasi.Funcs(), extism.Funcs(), script.Funcs())
+	if h.cells, err = cell.New(ctx, funcs, &cell.Options{CacheDir: o.CacheDir, Copy: o.Copy}); err != nil {
+		return nil, err
+	}
+	if h.scripts, err = script.New(ctx, h.cells, nil); err != nil {
+		return nil, errors.Join(err, h.cells.Close(ctx))
+	}
+	return h, nil
+}
+
+// Close frees everything. Calls must have ended.
+func (h *Host) Close(ctx context.Context) error {
+	return errors.Join(h.images.close(ctx), h.scripts.Close(ctx), h.cells.Close(ctx))
+}
+
+// Prepare checks and compiles code, runs its initialisers once and keeps the image. progress may be nil.
+func (h *Host) Prepare(ctx context.Context, src agent.Source, progress func(Progress)) (Prepared, error) {
+	if progress == nil {
+		progress = func(Progress) {}
+	}
+	e, err := h.images.get(ctx, keyOf(src), func(ctx context.Context) (guest, error) {
+		return h.load(ctx, src, progress)
+	})
+	if err != nil {
+		return Prepared{}, err
+	}
+	defer h.images.release(e)
+	return Prepared{Exports: e.guest.Exports(), Fetch: e.guest.HasFetch()}, nil
+}
+
+func (h *Host) load(ctx context.Context, src agent.Source, progress func(Progress)) (guest, error) {
+	total := int64(0)
+	for _, b := range src.Files {
+		total += int64(len(b))
+	}
+	switch src.Kind {
+	case agent.Wasm:
+		progress(Progress{Stage: "compile", Total: total})
+		a, err := extism.Load(ctx, h.cells, src.Files[src.Main], nil)
+		progress(Progress{Stage: "compile", Done: total, Total: total})
+		return wasmGuest{a}, err
+	case agent.Script:
+		progress(Progress{Stage: "bundle", Total: total})
+		a, err := h.scripts.Load(ctx, src, nil)
+		progress(Progress{Stage: "bundle", Done: total, Total: total})
+		return scriptGuest{a}, err
+	}
+	return nil, agent.Errorf(agent.Invalid, "code of an unknown kind")
+}
+
+// Call runs one function in a fresh cell. The usage is filled in even when the call failed. The cell stops soon after ctx
+// ends.
+func (h *Host) Call(ctx context.Context, c Call) (Result, error) {
+	var res Result
+	err := h.with(ctx, c, func(g guest) (err error) {
+		res.Output, res.Usage, err = g.Call(ctx, c)
+		return err
+	})
+	return res, err
+}
+
+// Fetch gives an HTTP request to a script's fetch handler in a fresh cell.
+func (h *Host) Fetch(ctx context.Context, c Call, req Request) (Response, agent.Usage, error) {
+	var res Response
+	var usage agent.Usage
+	err := h.with(ctx, c, func(g guest) (err error) {
+		res, usage, err = g.Fetch(ctx, c, req)
+		return err
+	})
+	return res, usage, err
+}
+
+// Eval runs a script of which nothing is kept. An empty function means the default export.
+func (h *Host) Eval(ctx context.Context, src agent.Source, c Call) (Result, error) {
+	if src.Kind != agent.Script {
+		return Result{}, agent.Errorf(agent.Invalid, "only scripts can be run without storing them")
+	}
+	leave, err := h.gate.enter(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer leave()
+	var res Result
+	res.Output, res.Usage, err = h.scripts.Eval(ctx, src, scriptCall(ctx, c))
+	return res, err
+}
+
+// with finds the guest of a call and a place for its cell.
+func (h *Host) with(ctx context.Context, c Call, fn func(guest) error) error {
+	e, err := h.find(ctx, c.Plugin)
+	if err != nil {
+		return err
+	}
+	defer h.images.release(e)
+	leave, err := h.gate.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return fn(e.guest)
+}
+
+func (h *Host) find(ctx context.Context, d agent.Digest) (*entry, error) {
+	if e := h.images.byDigest(d); e != nil {
+		return e, nil
+	}
+	if h.opts.Load == nil {
+		return nil, agent.Errorf(agent.NotFound, "no code with digest %s", d)
+	}
+	src, err := h.opts.Load(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	e, err := h.images.get(ctx, keyOf(src), func(ctx context.Context) (guest, error) {
+		return h.load(ctx, src, func(Progress) {})
+	})
+	if err == nil {
+		h.images.name(d, e)
+	}
+	return e, err
+}
+
+// Live returns how many cells are running and how many calls wait for one.
+func (h *Host) Live() (cells, waiting int) { return h.gate.count() }
+
+// guest is loaded code of either family. It is safe for concurrent use.
+type guest interface {
+	Exports() []string
+	HasFetch() bool
+	Call(ctx context.Context, c Call) (agent.Payload, agent.Usage, error)
+	Fetch(ctx context.Context, c Call, req Request) (Response, agent.Usage, error)
+	Size() int64
+	Close(ctx context.Context) error
+}
+
+// logTo returns a sink for console output that passes it on as host calls. A refusal is the host's business.
+func logTo(ctx context.Context, calls Calls) func(agent.LogLevel, string) {
+	if calls == nil {
+		return nil
+	}
+	return func(level agent.LogLevel, line string) {
+		in, err := json.Marshal(abi.Log{Level: level.String(), Message: line})
+		if err == nil {
+			_, _ = calls(ctx, abi.CallLog, in)
+		}
+	}
+}
+
+type wasmGuest struct{ agent *extism.Agent }
+
+func (g wasmGuest) Exports() []string               { return g.agent.Exports() }
+func (g wasmGuest) HasFetch() bool                  { return false }
+func (g wasmGuest) Size() int64                     { return g.agent.Size() }
+func (g wasmGuest) Close(ctx context.Context) error { return g.agent.Close(ctx) }
+
+func (g wasmGuest) Call(ctx context.Context, c Call) (agent.Payload, agent.Usage, error) {
+	return g.agent.Call(ctx, extism.Call{
+		Function: c.Function, Input: c.Input, Config: c.Config, Env: cell.Env{
+			Tenant: c.Tenant, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c.Calls), Now: c.Now, Random: c.Random,
+		},
+	})
+}
+
+func (g wasmGuest) Fetch(context.Context, Call, Request) (Response, agent.Usage, error) {
+	return Response{}, agent.Usage{}, &agent.Error{
+		Kind: agent.NotFound, Msg: "the agent answers no HTTP requests: it is a WebAssembly module",
+		Hint: "call one of its functions; HTTP handlers are for agents in JavaScript or TypeScript",
+	}
+}
+
+type scriptGuest struct{ agent *script.Agent }
+
+func (g scriptGuest) Exports() []string           { return g.agent.Exports() }
+func (g scriptGuest) HasFetch() bool              { return g.agent.HasFetch() }
+func (g scriptGuest) Size() int64                 { return g.agent.Size() }
+func (g scriptGuest) Close(context.Context) error { return g.agent.Close() }
+
+func (g scriptGuest) Call(ctx context.Context, c Call) (agent.Payload, agent.Usage, error) {
+	return g.agent.Call(ctx, scriptCall(ctx, c))
+}
+
+func (g scriptGuest) Fetch(ctx context.Context, c Call, req Request) (Response, agent.Usage, error) {
+	res, usage, err := g.agent.Fetch(ctx, scriptCall(ctx, c), script.Request(req))
+	return Response{Status: res.Status, Header: res.Header, Body: res.Body}, usage, err
+}
+
+func scriptCall(ctx context.Context, c Call) script.Call {
+	return script.Call{
+		Tenant: c.Tenant, Function: c.Function, Input: c.Input, Config: c.Config, Limits: c.Limits,
+		Calls: script.Calls(c.Calls), Log: logTo(ctx, c.Calls), Now: c.Now, Random: c.Random,
+	}
+}

@@ -1,0 +1,194 @@
+package host
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// key names code by its content.
+type key [sha256.Size]byte
+
+func keyOf(src agent.Source) key {
+	h := sha256.New()
+	put := func(b []byte) {
+		_ = binary.Write(h, binary.LittleEndian, uint64(len(b)))
+		h.Write(b)
+	}
+	put([]byte{byte(src.Kind)})
+	put([]byte(src.Main))
+	for _, name := range slices.Sorted(maps.Keys(src.Files)) {
+		put([]byte(name))
+		put(src.Files[name])
+	}
+	return key(h.Sum(nil))
+}
+
+// entry is a loaded guest, or one that is being loaded.
+type entry struct {
+	key   key
+	ready chan struct{} // closed when guest and err are set
+	guest guest
+	err   error
+
+	users   int
+	names   []agent.Digest
+	place   *list.Element // in images.order; nil once it was dropped
+	dropped bool
+}
+
+// images keeps loaded guests up to a number of bytes, the ones used last. One that is in use is never freed.
+type images struct {
+	most int64
+
+	mu       sync.Mutex
+	entries  map[key]*entry
+	digests  map[agent.Digest]*entry
+	order    *list.List // of *entry, the one used last in front
+	bytes    int64
+	draining bool
+}
+
+func newImages(most int64) *images {
+	return &images{most: most, entries: map[key]*entry{}, digests: map[agent.Digest]*entry{}, order: list.New()}
+}
+
+// byDigest returns a loaded guest by a name it was given, or nil. Release it.
+func (s *images) byDigest(d agent.Digest) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.digests[d]
+	if e != nil {
+		s.use(e)
+	}
+	return e
+}
+
+// name lets byDigest find e by d.
+func (s *images) name(d agent.Digest, e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.digests[d] != e && !e.dropped {
+		s.digests[d] = e
+		e.names = append(e.names, d)
+	}
+}
+
+// get returns the guest of a key, loading it if need be: many callers of one key share one loading. Release it.
+func (s *images) get(ctx context.Context, k key, load func(context.Context) (guest, error)) (*entry, error) {
+	s.mu.Lock()
+	if s.draining {
+		s.mu.Unlock()
+		return nil, agent.Errorf(agent.Unavailable, "the host is closing")
+	}
+	e := s.entries[k]
+	if e == nil {
+		e = &entry{key: k, ready: make(chan struct{})}
+		s.entries[k] = e
+		e.place = s.order.PushFront(e)
+		s.use(e)
+		s.mu.Unlock()
+		s.fill(ctx, e, load)
+		return s.loaded(e)
+	}
+	s.use(e)
+	s.mu.Unlock()
+	select {
+	case <-e.ready:
+		return s.loaded(e)
+	case <-ctx.Done():
+		s.release(e)
+		return nil, agent.Wrap(agent.Cancelled, context.Cause(ctx), "cancelled while the code was being prepared")
+	}
+}
+
+// fill loads a guest. Others may wait for it, so it goes on when the caller who happened to come first has gone.
+func (s *images) fill(ctx context.Context, e *entry, load func(context.Context) (guest, error)) {
+	e.guest, e.err = load(context.WithoutCancel(ctx))
+	close(e.ready)
+	s.mu.Lock()
+	var freed []*entry
+	if e.err != nil {
+		s.drop(e)
+	} else {
+		s.bytes += e.guest.Size()
+		freed = s.shrink()
+	}
+	s.mu.Unlock()
+	closeAll(ctx, freed)
+}
+
+func (s *images) loaded(e *entry) (*entry, error) {
+	if e.err == nil {
+		return e, nil
+	}
+	s.release(e)
+	return nil, e.err
+}
+
+func (s *images) use(e *entry) {
+	e.users++
+	if e.place != nil {
+		s.order.MoveToFront(e.place)
+	}
+}
+
+// release ends a use.
+func (s *images) release(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.users--
+}
+
+// drop forgets an entry. The caller holds the lock.
+func (s *images) drop(e *entry) {
+	delete(s.entries, e.key)
+	for _, d := range e.names {
+		delete(s.digests, d)
+	}
+	s.order.Remove(e.place)
+	e.place, e.dropped = nil, true
+}
+
+// shrink drops what was not used for the longest time until the rest fits, and returns what nobody uses. The caller
+// holds the lock.
+func (s *images) shrink() (free []*entry) {
+	for p := s.order.Back(); p != nil && s.bytes > s.most; {
+		e := p.Value.(*entry)
+		p = p.Prev()
+		if e.users > 0 {
+			continue
+		}
+		s.bytes -= e.guest.Size()
+		s.drop(e)
+		free = append(free, e)
+	}
+	return free
+}
+
+func closeAll(ctx context.Context, es []*entry) {
+	for _, e := range es {
+		_ = e.guest.Close(ctx)
+	}
+}
+
+func (s *images) close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	var errs []error
+	for _, e := range s.entries {
+		if e.guest != nil && e.err == nil {
+			errs = append(errs, e.guest.Close(ctx))
+		}
+	}
+	clear(s.entries)
+	return errors.Join(errs...)
+}

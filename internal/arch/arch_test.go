@@ -1,0 +1,207 @@
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport lists, for each package, the packages of this module it may import. A package that matches no line is an
+// error, so a new package is a decision. A trailing /* covers every package below; the longest match wins.
+var mayImport = map[string][]string{
+	"abi":   {},
+	"agent": {},
+
+	"store":            {"agent", "store/blob", "store/kv", "store/internal/*"},
+	"store/blob":       {"agent"},
+	"store/internal/*": {"agent"},
+	"store/kv":         {},
+	"store/kv/kvtest":  {"store/kv"},
+	"store/memkv":      {"store/kv"},
+	"store/badgerkv":   {"agent", "store/kv", "store/internal/*"},
+	"store/faultkv":    {"store/kv"},
+
+	"host":              {"abi", "agent", "host/cell", "host/extism", "host/script", "host/wasi"},
+	"host/prep":         {"agent"},
+	"host/cell":         {"agent", "host/prep"},
+	"host/wasi":         {"agent", "host/cell"},
+	"host/extism":       {"abi", "agent", "host/cell", "host/wasi"},
+	"host/script":       {"abi", "agent", "host/cell", "host/prep", "host/script/guest"},
+	"host/script/guest": {},
+	"host/grant":        {"abi", "agent"},
+	"host/grant/*":      {"abi", "agent", "host/grant"},
+
+	"plugins":             {"agent"},
+	"runtime":             {"abi", "agent", "host", "host/grant", "host/grant/*", "plugins", "store"},
+	"runtime/runtimetest": {"abi", "agent", "host"},
+
+	"api":        {"agent", "host", "plugins", "runtime", "store"},
+	"api/client": {"agent"},
+	"cmd/*":      {"*"},
+
+	"sdk/go":     {"abi"},
+	"examples":   {},
+	"examples/*": {"sdk/go"},
+
+	"internal/*":        {},
+	"internal/bench":    {"*"},
+	"internal/scaffold": {"agent"},
+}
+
+// onlyIn confines a dependency: nothing else may import it directly.
+var onlyIn = map[string][]string{
+	"github.com/dgraph-io/badger/v4":    {"store/badgerkv"},
+	"github.com/evanw/esbuild":          {"host/script"},
+	"github.com/extism/go-pdk":          {},
+	"github.com/extism/go-sdk":          {},
+	"github.com/gofiber/fiber/v2":       {"api"},
+	"github.com/oklog/ulid/v2":          {"agent"},
+	"github.com/tetratelabs/wazero":     {"host/cell", "internal/bench"},
+	"github.com/spf13/cobra":            {"cmd/skep"},
+	"github.com/getkin/kin-openapi":     {},
+	"github.com/go-sourcemap/sourcemap": {"host/script"},
+	"github.com/fasthttp/websocket":     {"api"},
+	"github.com/gofiber/contrib":        {"api"},
+	"github.com/rogpeppe/go-internal":   {},
+	"github.com/google/go-cmp":          {"store/kv/kvtest"},
+	"github.com/valyala/fasthttp":       {"api", "internal/bench"},
+	"github.com/fsnotify/fsnotify":      {"cmd/skep"},
+	"github.com/stretchr/testify":       {},
+	"github.com/golang/mock":            {},
+	"golang.org/x/sys":                  {"host/cell", "store/badgerkv", "internal/bench"},
+}
+
+// maxLines is a ceiling that only ever comes down.
+const maxLines = 600
+
+type pkg struct {
+	ImportPath, Dir                             string
+	Imports, GoFiles, TestGoFiles, XTestGoFiles []string
+	Module                                      struct{ Path string }
+}
+
+func TestArchitecture(t *testing.T) {
+	t.Run("host", func(t *testing.T) { check(t) })
+	t.Run("guest", func(t *testing.T) { check(t, "GOOS=wasip1", "GOARCH=wasm") })
+}
+
+func check(t *testing.T, env ...string) {
+	seen := 0
+	for _, p := range list(t, env) {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, p.Module.Path), "/")
+		if len(p.GoFiles) == 0 {
+			continue
+		}
+		seen++
+		t.Run(name, func(t *testing.T) {
+			checkFiles(t, p)
+			if name == "" {
+				return
+			}
+			allowed, ok := rule(name)
+			if !ok {
+				t.Fatalf("package %s has no line in mayImport", name)
+			}
+			for _, imp := range p.Imports {
+				checkImport(t, p, name, imp, allowed)
+			}
+		})
+	}
+	if seen < 10 {
+		t.Errorf("only %d packages were found", seen)
+	}
+}
+
+func checkImport(t *testing.T, p pkg, name, imp string, allowed []string) {
+	if imp == "testing" && !strings.HasSuffix(name, "test") {
+		t.Errorf("imports testing: only packages named *test may")
+	}
+	if own, ok := strings.CutPrefix(imp, p.Module.Path+"/"); ok && !strings.HasPrefix(own, "internal/") && !matches(allowed, own) {
+		t.Errorf("imports %s; may import only %v", own, allowed)
+	}
+	for dep, homes := range onlyIn {
+		if (imp == dep || strings.HasPrefix(imp, dep+"/")) && !slices.Contains(homes, name) {
+			t.Errorf("imports %s, which only %v may", imp, homes)
+		}
+	}
+}
+
+func matches(allowed []string, name string) bool {
+	return slices.ContainsFunc(allowed, func(a string) bool {
+		dir, tree := strings.CutSuffix(a, "/*")
+		return a == "*" || a == name || tree && strings.HasPrefix(name, dir+"/")
+	})
+}
+
+// checkFiles wants one package comment for each package, no file above maxLines, and no test that sleeps in real time.
+func checkFiles(t *testing.T, p pkg) {
+	docs := 0
+	for _, f := range p.GoFiles {
+		src, err := os.ReadFile(filepath.Join(p.Dir, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), f, src, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file.Doc != nil {
+			docs++
+		}
+		generated := bytes.Contains(src, []byte("DO NOT EDIT."))
+		if n := bytes.Count(src, []byte("\n")); n > maxLines && !generated {
+			t.Errorf("%s has %d lines, above %d", f, n, maxLines)
+		}
+	}
+	if docs != 1 {
+		t.Errorf("package comment on %d files, want exactly 1", docs)
+	}
+	for _, f := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+		src, err := os.ReadFile(filepath.Join(p.Dir, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(src, []byte("time.Sleep(")) && !bytes.Contains(src, []byte("synctest.")) {
+			t.Errorf("%s sleeps in real time: use testing/synctest or wait for the event", f)
+		}
+	}
+}
+
+func rule(name string) (allowed []string, ok bool) {
+	best := -1
+	for pattern, a := range mayImport {
+		dir, tree := strings.CutSuffix(pattern, "/*")
+		if match := name == pattern || tree && strings.HasPrefix(name, dir+"/"); match && len(pattern) > best {
+			best, allowed, ok = len(pattern), a, true
+		}
+	}
+	return allowed, ok
+}
+
+func list(t *testing.T, env []string) []pkg {
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Imports,GoFiles,TestGoFiles,XTestGoFiles,Module", "./...")
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
