@@ -46,7 +46,7 @@ type Change struct {
 
 // Limits is implemented by databases that bound a batch; a DB without it takes any.
 type Limits interface {
-	// MaxBatch returns the most bytes (keys and values) and changes that one Apply may carry.
+	// MaxBatch returns the most bytes (keys and values) and changes that one Apply may carry; 0 means any number.
 	MaxBatch() (bytes, changes int)
 }
 

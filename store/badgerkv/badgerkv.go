@@ -1,0 +1,226 @@
+// Package badgerkv is a kv.DB on Badger, set so that an applied batch is on disk, memory stays small, and what Badger
+// would pass over in silence is an error.
+package badgerkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store/internal/dirlock"
+	"github.com/skep-dev/skep/store/kv"
+)
+
+// Options sets what its defaults do not fit. nil and zero fields mean the defaults.
+type Options struct {
+	// MinFree is the room in bytes that the disk must have for an Apply; 0 means 256 MiB, a negative one asks for none.
+	// Badger writes through a memory map: on a full disk it would not fail but die of SIGBUS.
+	MinFree int64
+	Log     *slog.Logger // takes Badger's warnings and errors; nil drops them
+}
+
+// memTable is the size of Badger's write buffer. Memory use and the largest batch follow from it.
+const memTable = 16 << 20
+
+// DB is an open database. It implements kv.DB and kv.Limits.
+type DB struct {
+	db      *badger.DB
+	dir     string
+	lock    *dirlock.Lock
+	minFree int64
+
+	mu     sync.Mutex // guards closed and broken
+	closed bool
+	broken error // an Apply failed half way: what memory holds is not to be trusted
+	views  sync.WaitGroup
+	once   sync.Once
+	err    error // of Close
+}
+
+// Open opens the database in dir, or makes one. Only one process can have it open. After a stop without Close it reads
+// every table to verify the checksums, about a second for each gigabyte, and refuses a database that fails.
+func Open(dir string, o *Options) (*DB, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	lock, err := dirlock.Acquire(dir, "badger.lock")
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{dir: dir, lock: lock, minFree: o.MinFree}
+	if db.minFree == 0 {
+		db.minFree = 256 << 20
+	}
+	if err := db.open(o.Log); err != nil {
+		lock.Release()
+		return nil, err
+	}
+	return db, nil
+}
+
+func (db *DB) open(log *slog.Logger) error {
+	if err := db.room(); err != nil { // opening writes, too
+		return agent.Wrap(agent.Unavailable, err, "the disk of "+db.dir+" is full")
+	}
+	b, err := badger.Open(badger.DefaultOptions(db.dir).
+		WithSyncWrites(true).       // Badger's default loses what was acknowledged in a power cut
+		WithDetectConflicts(false). // there is one writer
+		WithMemTableSize(memTable).WithNumMemtables(2).WithNumCompactors(2).WithBaseTableSize(4 << 20).
+		WithCompression(options.None).WithBlockCacheSize(0).WithIndexCacheSize(32 << 20).
+		WithValueLogFileSize(64 << 20). // values stay far below the threshold for the value log
+		WithMetricsEnabled(false).WithLogger(logger{log}))
+	if err != nil {
+		return agent.Wrap(agent.Unavailable, err, "cannot open the database in "+db.dir)
+	}
+	_, err = os.Stat(db.marker())
+	if err == nil {
+		err = b.VerifyChecksum()
+		if err != nil {
+			err = &agent.Error{
+				Kind: agent.Internal, Msg: "the database in " + db.dir + " is damaged", Err: err,
+				Hint: "restore the data directory from a backup",
+			}
+		}
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = mark(db.marker())
+	}
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	db.db = b
+	return nil
+}
+
+// marker is a file that is there while the database is open, or was not closed.
+func (db *DB) marker() string { return filepath.Join(db.dir, "open") }
+
+func mark(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close(), syncDir(filepath.Dir(path)))
+}
+
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// usable returns why the database cannot be used, or nil. After nil the caller calls db.views.Done.
+func (db *DB) usable() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	switch {
+	case db.closed:
+		return kv.ErrClosed
+	case db.broken != nil:
+		return db.broken
+	}
+	db.views.Add(1)
+	return nil
+}
+
+// View implements kv.DB.
+func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := db.usable(); err != nil {
+		return err
+	}
+	defer db.views.Done()
+	txn := db.db.NewTransaction(false)
+	defer txn.Discard()
+	return fn(reader{txn})
+}
+
+// Apply implements kv.DB. After an error whose outcome is unknown every View and Apply fails until the database is
+// opened anew: Badger's memory may hold half a batch, which its log, read again, does not.
+func (db *DB) Apply(_ context.Context, changes []kv.Change) error {
+	if err := db.usable(); err != nil {
+		return err
+	}
+	defer db.views.Done()
+	if err := db.room(); err != nil {
+		return err
+	}
+	txn := db.db.NewTransaction(true)
+	defer txn.Discard()
+	for _, c := range changes {
+		var err error
+		if c.Delete {
+			err = txn.Delete(c.Key)
+		} else {
+			err = txn.Set(c.Key, c.Value)
+		}
+		if errors.Is(err, badger.ErrTxnTooBig) {
+			return fmt.Errorf("%w: %v", kv.ErrTooBig, err)
+		}
+		if err != nil {
+			return fmt.Errorf("badger: change %q: %w", c.Key, err)
+		}
+	}
+	switch err := txn.Commit(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, badger.ErrTxnTooBig):
+		return fmt.Errorf("%w: %v", kv.ErrTooBig, err)
+	default:
+		err = fmt.Errorf("badger: commit failed, and the database must be opened anew: %w", err)
+		db.mu.Lock()
+		db.broken = err
+		db.mu.Unlock()
+		return err
+	}
+}
+
+// MaxBatch implements kv.Limits. It leaves room for what Badger adds to each change.
+func (db *DB) MaxBatch() (bytes, changes int) {
+	return int(db.db.MaxBatchSize() * 8 / 10), int(db.db.MaxBatchCount() / 2)
+}
+
+// room returns kv.ErrFull when the disk has less room than MinFree.
+func (db *DB) room() error {
+	if db.minFree < 0 {
+		return nil
+	}
+	free, err := freeBytes(db.dir)
+	if err != nil {
+		return fmt.Errorf("ask how full the disk is: %w", err)
+	}
+	if free < db.minFree {
+		return fmt.Errorf("%w: %s has %d MiB left, %d MiB are needed", kv.ErrFull, db.dir, free>>20, db.minFree>>20)
+	}
+	return nil
+}
+
+// Close implements kv.DB.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	db.closed = true
+	broken := db.broken
+	db.mu.Unlock()
+	db.views.Wait()
+	db.once.Do(func() {
+		err := db.db.Close()
+		if err == nil && broken == nil {
+			if err = os.Remove(db.marker()); err == nil {
+				err = syncDir(db.dir)
+			}
+		}
+		db.err = errors.Join(err, db.lock.Release())
+	})
+	return db.err
+}

@@ -1,0 +1,206 @@
+package store_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/kv"
+	"github.com/skep-dev/skep/store/memkv"
+)
+
+// keys returns what db holds under prefix.
+func keys(t *testing.T, db kv.DB, prefix string) (out []kv.Change) {
+	t.Helper()
+	err := db.View(t.Context(), func(r kv.Reader) error {
+		return r.Scan([]byte(prefix), kv.PrefixEnd([]byte(prefix)), false, func(k, v []byte) error {
+			out = append(out, kv.Change{Key: bytes.Clone(k), Value: bytes.Clone(v)})
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func apply(t *testing.T, db kv.DB, cs ...kv.Change) {
+	t.Helper()
+	if err := db.Apply(t.Context(), cs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fullStore holds at least one record of every kind.
+func fullStore(t *testing.T, db kv.DB) *store.Store {
+	t.Helper()
+	s := openStore(t, db, t.TempDir(), nil)
+	ctx := t.Context()
+	for _, v := range []string{"1", "2"} {
+		if _, _, err := s.PutPlugin(ctx, agent.Plugin{App: app, Name: "p", Version: v, Digest: agent.DigestOf([]byte(v))}, store.Once{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := addAgent(t, s, "a")
+	addAgent(t, s, "gone")
+	if err := s.DeleteAgents(ctx, app, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(ctx, store.AgentLog(app, a.ID), events(2)); err != nil {
+		t.Fatal(err)
+	}
+	se, _, err := s.CreateSession(ctx, agent.Session{App: app, Agent: "a"}, store.Once{Scope: "s", Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addRun(t, s, se)
+	ended := addRun(t, s, se)
+	_, _, err = s.UpdateRun(ctx, app, ended.ID, events(2), func(r *agent.Run) error { r.Status = agent.Completed; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutToken(ctx, agent.Token{ID: "T1", Name: "n"}, [32]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Verify(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Verify finds any record that is damaged, at any byte, or lost, and names it or what misses it.
+func TestVerifyFindsAnyDamage(t *testing.T) {
+	db := memkv.New()
+	s := fullStore(t, db)
+	all := keys(t, db, "")
+	if len(all) < 40 {
+		t.Fatalf("only %d records", len(all))
+	}
+	for _, c := range all {
+		for i := range c.Value {
+			bad := bytes.Clone(c.Value)
+			bad[i] ^= 1 << (i % 8)
+			apply(t, db, kv.Change{Key: c.Key, Value: bad})
+			if err := s.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), string(c.Key)) {
+				t.Errorf("a flipped bit in byte %d of %s: %v", i, c.Key, err)
+			}
+		}
+		apply(t, db, kv.Change{Key: c.Key, Value: c.Value[:len(c.Value)-1]})
+		wantCorrupt(t, s.Verify(t.Context()), string(c.Key))
+		apply(t, db, kv.Change{Key: c.Key, Delete: true})
+		if err := s.Verify(t.Context()); err == nil {
+			t.Errorf("loss of %s is not noticed", c.Key)
+		}
+		apply(t, db, c)
+	}
+	// A good record at another's place.
+	for _, c := range all[1:] {
+		apply(t, db, kv.Change{Key: c.Key, Value: all[0].Value})
+		wantCorrupt(t, s.Verify(t.Context()), string(c.Key))
+		apply(t, db, c)
+	}
+	if err := s.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is lost is an error for who reads it, and not an absence.
+func TestReadersMissWhatIsLost(t *testing.T) {
+	db := memkv.New()
+	s := fullStore(t, db)
+	ctx := t.Context()
+	runs, _, err := s.Runs(ctx, app, store.RunFilter{}, agent.Page{})
+	if err != nil || len(runs) != 2 {
+		t.Fatal(runs, err)
+	}
+	se := runs[0].Session
+	log := store.SessionLog(app, se)
+	events := "log/session/default/" + string(se) + "/event/"
+	read := func(after int64) error { _, err := s.Read(ctx, log, after, 0); return err }
+	one := agent.Page{Limit: 1}
+	for _, c := range []struct {
+		lost string
+		read func() error
+	}{
+		{events + "0000000000000001", func() error { return read(0) }},
+		{events + "0000000000000002", func() error { return read(0) }},
+		{events + "0000000000000002", func() error { return read(1) }},
+		{events + "0000000000000004", func() error { return read(0) }},
+		{events + "0000000000000004", func() error { return read(3) }},
+		{events + "0000000000000004", func() error { _, err := s.Append(ctx, log, []agent.Event{{}}); return err }},
+		{"log/session/default/" + string(se) + "/head", func() error { return read(0) }},
+		{"log/session/default/" + string(se) + "/head", func() error { _, err := s.Session(ctx, app, se); return err }},
+		{"log/session/default/" + string(se) + "/head", func() error { _, err := s.Append(ctx, log, []agent.Event{{}}); return err }},
+		{"rec/agents/default/a", func() error { _, err := s.Agent(ctx, app, "a"); return err }},
+		{"rec/agents/default/a", func() error { _, _, err := s.Agents(ctx, app, agent.Page{}); return err }},
+		{"rec/agents/default/a", func() error {
+			_, _, err := s.CreateAgent(ctx, agent.Agent{App: app, Name: "a"}, store.Once{})
+			return err
+		}},
+		{"rec/plugins/default/p@1", func() error { _, err := s.Plugin(ctx, app, "p@1"); return err }},
+		{"rec/plugins/default/p@2", func() error { _, err := s.Plugin(ctx, app, "p"); return err }},
+		{"rec/sessions/default/" + string(se), func() error { _, err := s.Session(ctx, app, se); return err }},
+		{"rec/runs/default/" + string(runs[0].ID), func() error { _, err := s.Run(ctx, app, runs[0].ID); return err }},
+		{"rec/runs/default/" + string(runs[1].ID), func() error { _, err := s.Unfinished(ctx); return err }},
+		{"ord/runs/default/0000000000000002", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, one); return err }},
+		{"ord/runs/default/0000000000000001", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, agent.Page{}); return err }},
+		{"head/runs/default", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, agent.Page{}); return err }},
+		{"rec/tokens/-/T1", func() error { _, err := s.TokenByHash(ctx, [32]byte{1}); return err }},
+	} {
+		was := keys(t, db, c.lost)
+		if len(was) != 1 {
+			t.Fatalf("%d records at %s", len(was), c.lost)
+		}
+		apply(t, db, kv.Change{Key: was[0].Key, Delete: true})
+		wantCorrupt(t, c.read(), c.lost)
+		apply(t, db, was[0])
+	}
+}
+
+// A flipped bit never gives a wrong value, even where the database itself does not notice.
+func TestReadersNoticeFlippedBits(t *testing.T) {
+	db := memkv.New()
+	s := fullStore(t, db)
+	c := keys(t, db, "rec/agents/default/a")[0]
+	for i := range c.Value {
+		bad := bytes.Clone(c.Value)
+		bad[i] ^= 0x10
+		apply(t, db, kv.Change{Key: c.Key, Value: bad})
+		_, err := s.Agent(t.Context(), app, "a")
+		wantCorrupt(t, err, "rec/agents/default/a")
+	}
+}
+
+func TestDamagedBlobOfRecord(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, memkv.New(), dir, nil)
+	addAgent(t, s, "a")
+	body := bytes.Repeat([]byte("x"), 200_000)
+	run, _, _, err := s.CreateRun(t.Context(), store.NewRun{
+		Run:     agent.Run{App: app, Agent: "a", Input: agent.Payload{Type: agent.TypeText, Body: body}},
+		Session: &agent.Session{App: app, Agent: "a"},
+	}, store.Once{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := agent.DigestOf(body).Hex()
+	file := filepath.Join(dir, "blobs", d[:2], d[2:])
+	bad := slices.Clone(body)
+	bad[777] ^= 1
+	if err := os.WriteFile(file, bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Run(t.Context(), app, run.ID)
+	wantCorrupt(t, err, string(run.ID))
+	wantCorrupt(t, s.Verify(t.Context()), string(run.ID))
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Run(t.Context(), app, run.ID)
+	wantCorrupt(t, err, string(run.ID))
+}

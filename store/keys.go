@@ -1,0 +1,156 @@
+package store
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// Every key is printable text with its parts set apart by slashes, which no part contains. APP is an app's name; numbers
+// are 16 hexadecimal digits, so that they sort.
+//
+//	meta/format                      format of the whole store (format.go)
+//	meta/commit                      number of the newest commit; every batch writes it (commit.go)
+//
+// A collection is one SPACE (plugins, agents, sessions, runs, tokens) of one app (collection.go):
+//
+//	head/SPACE/APP                   newest ordinal, and how many records are live
+//	ord/SPACE/APP/ORDINAL            the record's id, or nothing when it was deleted; gapless from 1
+//	rec/plugins/APP/NAME@VERSION     plugin
+//	rec/agents/APP/NAME              agent
+//	rec/sessions/APP/SESSION         session
+//	rec/runs/APP/RUN                 run
+//	rec/tokens/-/TOKEN               token, and the hash of its secret
+//
+// Indexes name records by id:
+//
+//	by/plugin-name/APP/NAME          id of the newest plugin of that name
+//	by/plugin-digest/APP/HEX         id of the first plugin with that digest
+//	by/agent-id/APP/AGENT            name of the agent with that id
+//	by/session-agent/APP/NAME/ORD    session, by agent
+//	by/run-agent/APP/NAME/ORD        run, by agent
+//	by/run-session/APP/SESSION/ORD   run, by session
+//	by/run-live/APP/ORD              run that has not ended
+//	by/token-hash/-/HEX              token, by the SHA-256 of its secret
+//
+// Logs (log.go), where KIND is session or agent and ID the session's or agent's id:
+//
+//	log/KIND/APP/ID/head             numbers of the first and the newest event
+//	log/KIND/APP/ID/event/SEQ        event
+//
+// Idempotency keys (once.go), where HASH is the SHA-256 of scope and key:
+//
+//	once/HASH                        what was asked and which record it made
+//	once-until/SECONDS/HASH          when to forget it
+type key string
+
+const (
+	keyFormat key = "meta/format"
+	keyCommit key = "meta/commit"
+
+	prefixHead      = "head/"
+	prefixOrd       = "ord/"
+	prefixRec       = "rec/"
+	prefixBy        = "by/"
+	prefixLog       = "log/"
+	prefixOnce      = "once/"
+	prefixOnceUntil = "once-until/"
+)
+
+// space is the name of a collection.
+type space string
+
+const (
+	plugins  space = "plugins"
+	agents   space = "agents"
+	sessions space = "sessions"
+	runs     space = "runs"
+	tokens   space = "tokens"
+)
+
+func spaces() []space { return []space{plugins, agents, sessions, runs, tokens} }
+
+// noApp stands where an app's name would, for what belongs to no app.
+const noApp agent.App = "-"
+
+// index is the name of an index.
+type index string
+
+const (
+	byPluginName   index = "plugin-name"
+	byPluginDigest index = "plugin-digest"
+	byAgentID      index = "agent-id"
+	bySessionAgent index = "session-agent"
+	byRunAgent     index = "run-agent"
+	byRunSession   index = "run-session"
+	byRunLive      index = "run-live"
+	byTokenHash    index = "token-hash"
+)
+
+func headKey(sp space, app agent.App) key           { return join(prefixHead, string(sp), string(app)) }
+func ordKey(sp space, app agent.App, ord int64) key { return ordPrefix(sp, app) + number(ord) }
+func ordPrefix(sp space, app agent.App) key         { return join(prefixOrd, string(sp), string(app), "") }
+func recKey(sp space, app agent.App, id string) key {
+	return join(prefixRec, string(sp), string(app), id)
+}
+
+// byKey is an index entry that names one record, byOrdKey one of many.
+func byKey(ix index, app agent.App, what string) key {
+	return join(prefixBy, string(ix), string(app), what)
+}
+func byPrefix(ix index, app agent.App, what string) key {
+	if ix == byRunLive {
+		return join(prefixBy, string(ix), string(app), "")
+	}
+	return join(prefixBy, string(ix), string(app), what, "")
+}
+func byOrdKey(ix index, app agent.App, what string, ord int64) key {
+	return byPrefix(ix, app, what) + number(ord)
+}
+
+func (l Log) headKey() key { return join(prefixLog, l.kind.String(), string(l.app), l.id, "head") }
+func (l Log) eventPrefix() key {
+	return join(prefixLog, l.kind.String(), string(l.app), l.id, "event", "")
+}
+func (l Log) eventKey(seq int64) key { return l.eventPrefix() + number(seq) }
+
+func onceKey(hash [32]byte) key { return prefixOnce + key(hex.EncodeToString(hash[:])) }
+func onceUntilKey(unix int64, hash [32]byte) key {
+	return prefixOnceUntil + number(unix) + "/" + key(hex.EncodeToString(hash[:]))
+}
+
+func join(prefix string, parts ...string) key { return key(prefix + strings.Join(parts, "/")) }
+
+func number(n int64) key { return key(fmt.Sprintf("%016x", uint64(n))) }
+
+// lastNumber returns the number that k ends with.
+func (k key) lastNumber() (int64, bool) {
+	if len(k) < 16 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(k[len(k)-16:]), 16, 63)
+	return int64(n), err == nil
+}
+
+// parts returns what stands between the slashes after prefix.
+func (k key) parts(prefix string) []string {
+	return strings.Split(strings.TrimPrefix(string(k), prefix), "/")
+}
+
+// isPart reports whether each s can be one part of a key. What cannot be one names nothing that is stored.
+func isPart(ss ...string) bool {
+	for _, s := range ss {
+		if s == "" || len(s) > 160 {
+			return false
+		}
+		for i := range len(s) {
+			if s[i] <= ' ' || s[i] > '~' || s[i] == '/' {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// recordVersion is the first byte of every stored value.
+const recordVersion = 1
+
+const recordHeader = 1 + crc32.Size
+
+// CorruptError says that stored data is not what was written. It is the cause of an Internal agent.Error.
+type CorruptError struct {
+	What string // the key, or the file
+	Why  string
+}
+
+func (e *CorruptError) Error() string { return "damaged data at " + e.What + ": " + e.Why }
+
+func corrupt(what key, format string, args ...any) error {
+	return damaged(string(what), format, args...)
+}
+
+func damaged(what, format string, args ...any) error {
+	return &agent.Error{
+		Kind: agent.Internal, Msg: "stored data is damaged",
+		Err:  &CorruptError{What: what, Why: fmt.Sprintf(format, args...)},
+		Hint: "stop Skep and restore its data directory from a backup; its log names what is damaged",
+	}
+}
+
+// castagnoli is the CRC-32C polynomial (RFC 3720), which processors compute.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(k key, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum([]byte(k), castagnoli), castagnoli, payload)
+}
+
+// seal returns the value stored at k: version, CRC-32C of key and payload (little endian), payload.
+func seal(k key, payload []byte) []byte {
+	v := make([]byte, recordHeader, recordHeader+len(payload))
+	v[0] = recordVersion
+	binary.LittleEndian.PutUint32(v[1:], checksum(k, payload))
+	return append(v, payload...)
+}
+
+// unseal returns the payload, which is part of value.
+func unseal(k key, value []byte) ([]byte, error) {
+	if len(value) < recordHeader {
+		return nil, corrupt(k, "%d bytes are too few for a record", len(value))
+	}
+	payload := value[recordHeader:]
+	if want, got := binary.LittleEndian.Uint32(value[1:]), checksum(k, payload); got != want {
+		return nil, corrupt(k, "checksum is %08x, the record says %08x", got, want)
+	}
+	if value[0] != recordVersion {
+		return nil, corrupt(k, "record version %d is not known", value[0])
+	}
+	return payload, nil
+}

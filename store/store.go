@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store/blob"
+	"github.com/skep-dev/skep/store/internal/dirlock"
+	"github.com/skep-dev/skep/store/kv"
+)
+
+// Options sets what a store does where its defaults do not fit. nil and zero fields mean the defaults.
+type Options struct {
+	Now      func() time.Time // nil means time.Now
+	AgentLog int64            // events an agent's log keeps; 0 means 10,000
+	// Check bounds the Verify that Open runs after an unclean stop; 0 means 2 seconds. A negative one leaves it out.
+	Check time.Duration
+	Log   *slog.Logger // nil says nothing
+}
+
+// Store is safe for concurrent use.
+type Store struct {
+	db       kv.DB
+	blobs    *blob.Dir
+	commit   *committer
+	lock     *dirlock.Lock
+	witness  *witness
+	now      func() time.Time
+	agentLog int64
+	log      *slog.Logger
+
+	onceFrom  atomic.Int64 // no idempotency key ends before this Unix second; a hint
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens the store in db and dir, or makes a new one when db is empty. dir holds blobs and the lock that keeps another
+// process out. db stays the caller's, to close after the store. It starts no goroutine.
+func Open(ctx context.Context, db kv.DB, dir string, o *Options) (_ *Store, err error) {
+	if o == nil {
+		o = &Options{}
+	}
+	s := &Store{db: db, now: o.Now, agentLog: o.AgentLog, log: o.Log}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.agentLog == 0 {
+		s.agentLog = 10_000
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.lock, err = dirlock.Acquire(dir, "store.lock"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.lock.Release()
+			if s.witness != nil {
+				s.witness.abandon()
+			}
+		}
+	}()
+	if s.blobs, err = blob.Open(filepath.Join(dir, "blobs")); err != nil {
+		return nil, agent.Wrap(agent.Unavailable, err, "cannot open the blobs in "+dir)
+	}
+	commit, err := openFormat(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	clean := false
+	if s.witness, clean, err = openWitness(filepath.Join(dir, "commit"), commit); err != nil {
+		return nil, err
+	}
+	s.commit = newCommitter(db, commit, s.witness.saw)
+	if !clean && o.Check >= 0 {
+		if err = s.checkAfterCrash(ctx, o.Check); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// checkAfterCrash runs as much of Verify as fits in limit.
+func (s *Store) checkAfterCrash(ctx context.Context, limit time.Duration) error {
+	if limit == 0 {
+		limit = 2 * time.Second
+	}
+	short, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	start := time.Now()
+	err := s.Verify(short)
+	switch {
+	case err == nil:
+		s.log.Info("store was not closed; all of it was checked", "took", time.Since(start))
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		s.log.Warn("store was not closed; part of it was checked", "took", time.Since(start))
+		return nil
+	}
+	return err
+}
+
+// Close lets go of the directory. Closing twice is allowed; no other method may be under way or follow.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		clean := s.commit.close()
+		s.closeErr = errors.Join(s.witness.close(clean), s.lock.Release())
+	})
+	return s.closeErr
+}
+
+// view runs fn on one snapshot.
+func (s *Store) view(ctx context.Context, fn func(snapshot) error) error {
+	if err := s.commit.dead(); err != nil {
+		return err
+	}
+	return dbError(s.db.View(ctx, func(r kv.Reader) error { return fn(snapshot{r}) }))
+}
+
+// update runs fn in a transaction. fn may run more than once and on another goroutine, and must not call the store.
+func (s *Store) update(ctx context.Context, fn func(*tx) error) error {
+	return dbError(s.commit.do(ctx, fn))
+}
+
+// stamp is how the store writes a time: in UTC and without a monotonic clock, so that what is read equals what was put.
+func stamp(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Round(0)
+}
+
+func (s *Store) stampOr(t time.Time) time.Time {
+	if t.IsZero() {
+		t = s.now()
+	}
+	return stamp(t)
+}
+
+// PutBlob stores b outside the database. It is durable once PutBlob has returned.
+func (s *Store) PutBlob(ctx context.Context, b []byte) (agent.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	d, err := s.blobs.Put(b)
+	if err != nil {
+		return "", agent.Wrap(agent.Unavailable, err, "the file could not be written to disk")
+	}
+	return d, nil
+}
+
+// Blob returns what PutBlob stored.
+func (s *Store) Blob(ctx context.Context, d agent.Digest) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b, err := s.blobs.Get(d)
+	switch {
+	case err == nil:
+		return b, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, agent.Errorf(agent.NotFound, "there is no blob %s", d)
+	case errors.Is(err, blob.ErrCorrupt):
+		return nil, damaged("blob "+string(d), "%v", err)
+	}
+	return nil, agent.Wrap(agent.Unavailable, err, "the file could not be read from disk")
+}

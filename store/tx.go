@@ -1,0 +1,127 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/skep-dev/skep/store/kv"
+)
+
+// getter reads records: the snapshot of a read, or a transaction with what it has written.
+type getter interface {
+	// get returns the payload stored at k.
+	get(k key) (payload []byte, found bool, err error)
+}
+
+// snapshot is one view of the database.
+type snapshot struct{ kv.Reader }
+
+func (s snapshot) get(k key) ([]byte, bool, error) {
+	v, found, err := s.Get([]byte(k))
+	if err != nil || !found {
+		return nil, false, err
+	}
+	payload, err := unseal(k, v)
+	return payload, err == nil, err
+}
+
+// errStop ends a scan early; each returns nil for it.
+var errStop = errors.New("stop")
+
+// each calls fn for the records in [from, to), whose payloads are valid only during the call.
+func (s snapshot) each(from, to key, reverse bool, fn func(k key, payload []byte) error) error {
+	var end []byte
+	if to != "" {
+		end = []byte(to)
+	}
+	err := s.Scan([]byte(from), end, reverse, func(k, v []byte) error {
+		payload, err := unseal(key(k), v)
+		if err != nil {
+			return err
+		}
+		return fn(key(k), payload)
+	})
+	if errors.Is(err, errStop) {
+		return nil
+	}
+	return err
+}
+
+func prefixEnd(prefix key) key { return key(kv.PrefixEnd([]byte(prefix))) }
+
+// write is a pending change of one key.
+type write struct {
+	payload []byte
+	gone    bool
+}
+
+// batch is what the transactions of one commit have written so far, above the snapshot they all read.
+type batch struct {
+	snapshot
+	writes map[key]write
+	order  []key // in the order of first writing
+	bytes  int
+}
+
+func newBatch(r kv.Reader) *batch { return &batch{snapshot: snapshot{r}, writes: map[key]write{}} }
+
+// tx is one transaction. Its writes join the batch only when its function succeeds.
+type tx struct {
+	below  *batch
+	writes map[key]write
+	order  []key
+	bytes  int
+}
+
+func (b *batch) begin() *tx { return &tx{below: b, writes: map[key]write{}} }
+
+func (t *tx) get(k key) ([]byte, bool, error) {
+	w, ok := t.writes[k]
+	if !ok {
+		w, ok = t.below.writes[k]
+	}
+	if ok {
+		return w.payload, !w.gone, nil
+	}
+	return t.below.get(k)
+}
+
+func (t *tx) put(k key, payload []byte) { t.set(k, write{payload: payload}) }
+func (t *tx) del(k key)                 { t.set(k, write{gone: true}) }
+
+func (t *tx) set(k key, w write) {
+	old, ok := t.writes[k]
+	if ok {
+		t.bytes -= size(k, old)
+	} else {
+		t.order = append(t.order, k)
+	}
+	t.writes[k] = w
+	t.bytes += size(k, w)
+}
+
+func size(k key, w write) int { return len(k) + recordHeader + len(w.payload) }
+
+func (b *batch) merge(t *tx) {
+	for _, k := range t.order {
+		if old, ok := b.writes[k]; ok {
+			b.bytes -= size(k, old)
+		} else {
+			b.order = append(b.order, k)
+		}
+		b.writes[k] = t.writes[k]
+		b.bytes += size(k, t.writes[k])
+	}
+}
+
+func (b *batch) changes() []kv.Change {
+	cs := make([]kv.Change, 0, len(b.order))
+	for _, k := range b.order {
+		w := b.writes[k]
+		if w.gone {
+			cs = append(cs, kv.Change{Key: []byte(k), Delete: true})
+		} else {
+			cs = append(cs, kv.Change{Key: []byte(k), Value: seal(k, w.payload)})
+		}
+	}
+	return cs
+}
