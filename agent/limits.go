@@ -53,7 +53,7 @@ type Limits struct {
 // DefaultLimits is what a call gets when neither its agent nor its caller says otherwise.
 func DefaultLimits() Limits {
 	return Limits{
-		Wall: 30 * time.Second, CPU: 10 * time.Second, Memory: 128 << 20, Table: 100_000, Stack: 8 << 20,
+		Wall: 30 * time.Second, CPU: 10 * time.Second, Memory: 128 << 20, Table: 100_000, Stack: 32 << 20,
 		Input: 8 << 20, Output: 8 << 20, HostCalls: 10_000, Log: 256 << 10, Events: 10_000,
 	}
 }

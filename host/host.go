@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
@@ -29,6 +30,10 @@ type Options struct {
 	Images   int64  // bytes of images kept in memory; 0 means 1 GiB
 	Cells    int    // cells that may live at once; 0 means 256
 	Waiting  int    // calls that may wait for a cell; 0 means four for each cell
+
+	// Loading bounds what code may do while it is initialised, once, for its image. Zero fields mean 5 s of CPU and the
+	// defaults of calls.
+	Loading agent.Limits
 }
 
 // Host runs agent code. It is safe for concurrent use.
@@ -55,6 +60,7 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 	if h.opts.Images == 0 {
 		h.opts.Images = 1 << 30
 	}
+	h.opts.Loading = h.opts.Loading.Or(agent.Limits{CPU: 5 * time.Second})
 	h.gate = newGate(h.opts.Cells, h.opts.Waiting)
 	h.images = newImages(h.opts.Images)
 	var err error
@@ -96,12 +102,12 @@ func (h *Host) load(ctx context.Context, src agent.Source, progress func(Progres
 	switch src.Kind {
 	case agent.Wasm:
 		progress(Progress{Stage: "compile", Total: total})
-		a, err := extism.Load(ctx, h.cells, src.Files[src.Main], nil)
+		a, err := extism.Load(ctx, h.cells, src.Files[src.Main], &extism.LoadOptions{Env: cell.Env{Limits: h.opts.Loading}})
 		progress(Progress{Stage: "compile", Done: total, Total: total})
 		return wasmGuest{a}, err
 	case agent.Script:
 		progress(Progress{Stage: "bundle", Total: total})
-		a, err := h.scripts.Load(ctx, src, nil)
+		a, err := h.scripts.Load(ctx, src, &script.LoadOptions{Limits: h.opts.Loading})
 		progress(Progress{Stage: "bundle", Done: total, Total: total})
 		return scriptGuest{a}, err
 	}

@@ -33,7 +33,7 @@ func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
 		c.broken = true
 		return 0, s.err
 	}
-	var buf [maxArgs]uint64
+	buf := c.args[len(c.running)]
 	copy(buf[:], args)
 	c.running = append(c.running, fn)
 	outermost := len(c.running) == 1
@@ -56,6 +56,7 @@ func (c *Cell) function(name string) api.Function {
 	depth := len(c.running)
 	for len(c.funcs) <= depth {
 		c.funcs = append(c.funcs, map[string]api.Function{})
+		c.args = append(c.args, new([maxArgs]uint64))
 	}
 	fn := c.funcs[depth][name]
 	if fn == nil {

@@ -26,6 +26,7 @@ type Cell struct {
 	globals []api.MutableGlobal
 	funcs   []map[string]api.Function // by depth of re-entry: an api.Function is not re-entrant
 	running []api.Function            // the calls under way, outermost first
+	args    []*[maxArgs]uint64        // by depth
 
 	env     Env
 	call    callContext
@@ -144,7 +145,7 @@ func (c *Cell) Close() {
 
 // deep reports whether a guest's stack has grown so much that it is better given back.
 func (c *Cell) deep() bool {
-	const enough = 256 << 10
+	const enough = 2 << 20
 	total := int64(0)
 	for _, fs := range c.funcs {
 		for _, f := range fs {
@@ -160,6 +161,17 @@ func (c *Cell) discard() {
 		c.cancel()
 	}
 	_ = c.module.Close(context.Background())
+}
+
+// Err returns why the cell was stopped, or nil while it lives.
+func (c *Cell) Err() error {
+	if s := c.stopped.Load(); s != nil {
+		return s.err
+	}
+	if c.ctx.Err() != nil {
+		return c.ended()
+	}
+	return nil
 }
 
 // Env returns what the cell was given.

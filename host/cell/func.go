@@ -27,8 +27,17 @@ type Func struct {
 
 func (f Func) bind() api.GoModuleFunction {
 	call := f.Call
+	var narrow []int // parameters of 32 bits: the engine leaves whatever it likes in the upper half
+	for i, t := range f.Params {
+		if t == I32 {
+			narrow = append(narrow, i)
+		}
+	}
 	return api.GoModuleFunc(func(ctx context.Context, _ api.Module, stack []uint64) {
 		c := ctx.(*callContext).cell
+		for _, i := range narrow {
+			stack[i] = uint64(uint32(stack[i]))
+		}
 		call(ctx, c, stack)
 		if s := c.stopped.Load(); s != nil {
 			panic(s)
