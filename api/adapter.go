@@ -1,0 +1,282 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// endpoint is a handler with its types forgotten.
+type endpoint struct {
+	in, out reflect.Type
+	plan    plan
+	call    func(ctx context.Context, src source, token agent.TokenID, body []byte) (any, error)
+}
+
+// handle makes an endpoint of a handler. Q is a request type (see plan). R is a struct for JSON, a made, a raw, a *stream
+// or a *socket.
+func handle[Q, R any](f func(context.Context, Q) (R, error)) endpoint {
+	e := endpoint{in: reflect.TypeFor[Q](), out: reflect.TypeFor[R](), plan: planOf(reflect.TypeFor[Q]())}
+	p := &e.plan
+	e.call = func(ctx context.Context, src source, token agent.TokenID, body []byte) (any, error) {
+		var q Q
+		if err := p.decode(reflect.ValueOf(&q).Elem(), src, token, body); err != nil {
+			return nil, err
+		}
+		return f(ctx, q)
+	}
+	return e
+}
+
+// nothing is the result of a handler that answers with an empty body.
+type nothing struct{}
+
+// made is the result of a creation, which may be the replay of an earlier one with the same Idempotency-Key.
+type made[T any] struct {
+	value    T
+	replayed bool
+}
+
+func (m made[T]) result() (any, bool) { return m.value, m.replayed }
+
+// withStatus is a result with another status than the route's.
+type withStatus struct {
+	status int
+	value  any
+}
+
+// raw is a result that is not JSON.
+type raw struct {
+	status      int // 0 means the route's
+	contentType string
+	header      [][2]string
+	body        []byte
+}
+
+// request is the context of one request.
+type request struct {
+	context.Context
+	id    string
+	trace trace
+}
+
+type requestKey struct{}
+
+func (r *request) Value(key any) any {
+	if key == (requestKey{}) {
+		return r
+	}
+	return r.Context.Value(key)
+}
+
+// requestOf returns the request that a handler's ctx is of.
+func requestOf(ctx context.Context) *request { return ctx.Value(requestKey{}).(*request) }
+
+// serve answers one request on a route.
+func (s *Server) serve(l life, r *route, c *fiber.Ctx) (err error) {
+	began := time.Now()
+	req := &request{Context: l.hard, id: s.ids.next()}
+	if h := c.Request().Header.Peek("Traceparent"); len(h) > 0 {
+		req.trace = continueTrace(string(h))
+	}
+	defer func() {
+		if err != nil {
+			err = s.fail(c, req, err)
+		}
+		s.note(r, c, req, time.Since(began))
+	}()
+	out, err := guarded(func() (any, error) { return s.answer(req, r, c) })
+	if err != nil {
+		return err
+	}
+	return s.respond(l, r, c, req, out)
+}
+
+// guarded turns a panic of f into an error.
+func guarded(f func() (any, error)) (out any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+func (s *Server) answer(req *request, r *route, c *fiber.Ctx) (any, error) {
+	var token agent.TokenID
+	if !r.open {
+		var err error
+		if token, err = s.tokens.authenticate(req, string(c.Request().Header.Peek("Authorization"))); err != nil {
+			return nil, err
+		}
+	}
+	p := &r.endpoint.plan
+	var body []byte
+	if p.json || p.raw {
+		if err := checkContent(p, string(c.Request().Header.ContentType()), string(c.Request().Header.ContentEncoding()),
+			c.Request().Header.ContentLength() == 0); err != nil {
+			return nil, err
+		}
+		var err error
+		if body, err = readBody(c, r); err != nil {
+			return nil, err
+		}
+	}
+	return r.endpoint.call(req, fiberSource{c}, token, body)
+}
+
+// readBody returns the body as a slice of the caller's own.
+func readBody(c *fiber.Ctx, r *route) ([]byte, error) {
+	n := int64(c.Request().Header.ContentLength())
+	tooLarge := &agent.Error{
+		Kind: agent.Exhausted, Limit: r.limitKind, Msg: fmt.Sprintf("the body is larger than %d bytes", r.limit),
+	}
+	if n > r.limit {
+		return nil, tooLarge
+	}
+	stream := c.Context().RequestBodyStream()
+	if stream == nil || n == 0 {
+		return nil, nil
+	}
+	var b []byte
+	var err error
+	if n > 0 {
+		b = make([]byte, n)
+		_, err = io.ReadFull(stream, b)
+	} else if b, err = io.ReadAll(io.LimitReader(stream, r.limit+1)); int64(len(b)) > r.limit {
+		return nil, tooLarge
+	}
+	if err != nil {
+		return nil, agent.Wrap(agent.Invalid, err, "the body ended before its declared length, or came too slowly")
+	}
+	return b, nil
+}
+
+// respond writes a handler's result.
+func (s *Server) respond(l life, r *route, c *fiber.Ctx, req *request, out any) error {
+	s.mark(c, req)
+	status := r.status
+	if w, ok := out.(withStatus); ok {
+		status, out = w.status, w.value
+	}
+	if m, ok := out.(interface{ result() (any, bool) }); ok {
+		var replayed bool
+		if out, replayed = m.result(); replayed {
+			c.Set("Idempotent-Replayed", "true")
+		}
+	}
+	switch out := out.(type) {
+	case nothing:
+		c.Status(status)
+		return nil
+	case raw:
+		for _, h := range out.header {
+			c.Response().Header.Add(h[0], h[1])
+		}
+		if out.contentType != "" && validHeader([2]string{"Content-Type", out.contentType}) {
+			c.Response().Header.SetContentType(out.contentType)
+		}
+		if out.status != 0 {
+			status = out.status
+		}
+		c.Status(status)
+		c.Response().SetBodyRaw(out.body)
+		return nil
+	case *stream:
+		c.Status(http.StatusOK)
+		c.Set("Cache-Control", "no-store")
+		c.Set("X-Accel-Buffering", "no") // nginx would hold events back
+		c.Response().Header.SetContentType(out.contentType)
+		c.Response().ImmediateHeaderFlush = true
+		c.Context().SetBodyStream(s.newStreamBody(l, out, c.Context().Conn()), -1)
+		return nil
+	case *socket:
+		return s.upgrade(l, c, req, out)
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("encode response: %w", err)
+	}
+	c.Response().Header.SetContentType(typeJSON)
+	c.Status(status)
+	c.Response().SetBodyRaw(b)
+	return nil
+}
+
+// mark names the request in its response.
+func (s *Server) mark(c *fiber.Ctx, req *request) {
+	c.Response().Header.Set("Request-Id", req.id)
+	if req.trace.id != "" {
+		c.Response().Header.Set("Traceparent", req.trace.String())
+	}
+}
+
+// fail is the one place that turns an error into a response.
+func (s *Server) fail(c *fiber.Ctx, req *request, err error) error {
+	p := problemOf(err, req.id)
+	level := slog.LevelDebug
+	if p.Kind == agent.Internal {
+		level = slog.LevelError
+	}
+	s.o.Log.Log(req, level, "api: request failed", "request", req.id, "trace", req.trace.id, "method", strings.Clone(c.Method()),
+		"path", strings.Clone(c.Path()), "status", p.Status, "err", err)
+
+	c.Response().ResetBody()
+	s.mark(c, req)
+	switch {
+	case p.Status == http.StatusUnauthorized:
+		c.Set("WWW-Authenticate", `Bearer realm="skep"`)
+	case p.worthRetrying():
+		c.Set("Retry-After", retryAfter)
+	}
+	c.Status(p.Status)
+	c.Response().Header.SetContentType(typeProblem)
+	c.Response().SetBodyRaw(p.encode())
+	if n := c.Request().Header.ContentLength(); n > maxUnread || n == -1 {
+		if lc, ok := c.Context().Conn().(*conn); ok { // what is left of the body is not worth reading
+			c.Response().Header.SetConnectionClose()
+			lc.lingerOnClose()
+		}
+	}
+	return nil
+}
+
+// refuse answers requests that reached no route: errors of fiber, of fasthttp and of the guard.
+func (s *Server) refuse(c *fiber.Ctx, err error) error {
+	if fe, ok := errors.AsType[*fiber.Error](err); ok {
+		switch fe.Code {
+		case http.StatusNotFound:
+			err = agent.Errorf(agent.NotFound, "there is nothing at %s %.200q", c.Method(), c.Path())
+		case http.StatusMethodNotAllowed:
+			err = invalidAs(fe.Code, fmt.Sprintf("%s is not a method of this resource", c.Method()), "see the Allow header")
+		case http.StatusInternalServerError:
+		default:
+			err = invalidAs(fe.Code, "the request was refused: "+fasthttp.StatusMessage(fe.Code), "")
+		}
+	} else if _, ok := errors.AsType[*agent.Error](err); !ok { // a request that cannot be parsed
+		err = agent.Wrap(agent.Invalid, err, "the request is not valid HTTP")
+	}
+	return s.fail(c, &request{Context: context.Background(), id: s.ids.next()}, err)
+}
+
+// note counts and logs a request that was answered.
+func (s *Server) note(r *route, c *fiber.Ctx, req *request, took time.Duration) {
+	status := c.Response().StatusCode()
+	s.metrics.note(r.index, status, took)
+	if s.o.Log.Enabled(req, slog.LevelDebug) {
+		s.o.Log.Debug("api: request", "request", req.id, "trace", req.trace.id, "operation", r.id, "status", status, "took", took)
+	}
+}

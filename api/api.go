@@ -1,0 +1,179 @@
+// Package api serves Skep over HTTP: REST described by an OpenAPI document, event streams as SSE and NDJSON, and
+// WebSockets. It is the only importer of fiber. Handlers are plain functions from a request struct to a result; one
+// adapter decodes, authenticates, limits and answers for all of them, and one function turns their errors into responses.
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/runtime"
+	"github.com/skep-dev/skep/store"
+)
+
+// Options tune a Server. The zero value works.
+type Options struct {
+	Log       *slog.Logger     // nil discards
+	Version   string           // of the server, for the OpenAPI document and the metrics
+	Upload    int64            // most bytes of an uploaded plugin; 0 means 64 MiB
+	Heartbeat time.Duration    // how long a stream may be silent; 0 means 15 s
+	Drain     time.Duration    // how long requests may go on after a stop; 0 means 10 s
+	Origins   []string         // web origins that browsers may call from ("https://example.com"); none by default
+	Hosts     []string         // further Host names to accept when listening on a loopback address
+	Now       func() time.Time // for tokens; nil means time.Now
+}
+
+// Sizes and times that no option changes.
+const (
+	maxJSON      = 1 << 20
+	maxHeader    = 16 << 10
+	maxUnread    = 256 << 10 // of a refused request's body that fasthttp still reads to keep the connection
+	maxMessage   = 1 << 20   // of one WebSocket message
+	readTimeout  = 5 * time.Minute
+	writeTimeout = 5 * time.Minute
+	idleTimeout  = 2 * time.Minute
+	stallTimeout = 30 * time.Second // for a stream's listener to take what it was sent
+)
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Log == nil {
+		out.Log = slog.New(slog.DiscardHandler)
+	}
+	if out.Version == "" {
+		out.Version = "dev"
+	}
+	if out.Upload == 0 {
+		out.Upload = 64 << 20
+	}
+	if out.Heartbeat == 0 {
+		out.Heartbeat = 15 * time.Second
+	}
+	if out.Drain == 0 {
+		out.Drain = 10 * time.Second
+	}
+	if out.Now == nil {
+		out.Now = time.Now
+	}
+	return out
+}
+
+// Server answers HTTP requests for one runtime and its store, neither of which it closes.
+type Server struct {
+	rt      *runtime.Runtime
+	st      *store.Store
+	o       Options
+	app     agent.App
+	tokens  *tokens
+	spent   spentKeys
+	ids     *requestIDs
+	routes  []route
+	doc     []byte // the OpenAPI document
+	metrics *metrics
+	started time.Time
+	stopped atomic.Bool
+	sockets sync.WaitGroup // WebSockets and uploads, which outlive their handlers
+}
+
+// New returns a server, which does nothing until Run.
+func New(rt *runtime.Runtime, st *store.Store, o *Options) *Server {
+	opts := o.withDefaults()
+	s := &Server{
+		rt: rt, st: st, o: opts, app: agent.DefaultApp, tokens: newTokens(st, opts.Now), ids: newRequestIDs(),
+		started: opts.Now(),
+	}
+	s.routes = s.table()
+	s.metrics = newMetrics(s.routes)
+	s.doc = document(s.routes, opts.Version)
+	return s
+}
+
+// life is how long things go on: streams end when soft does, requests are cut when hard does.
+type life struct{ soft, hard context.Context }
+
+// Run serves connections of ln, which it closes, until ctx ends. Then it takes no new request, ends the streams, gives
+// requests under way Options.Drain to finish and cuts what is left. It returns nil after such a stop.
+func (s *Server) Run(ctx context.Context, ln net.Listener) error {
+	hard, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	conns := newConns(ln)
+	app := s.fiber(life{ctx, hard}, isLoopback(ln.Addr()))
+
+	served := make(chan error, 1)
+	go func() { served <- app.Listener(conns) }()
+	select {
+	case err := <-served:
+		cut()
+		conns.closeAll()
+		s.sockets.Wait()
+		return err
+	case <-ctx.Done():
+	}
+
+	s.stopped.Store(true)
+	timeout, cancel := context.WithTimeout(hard, s.o.Drain)
+	defer cancel()
+	err := app.ShutdownWithContext(timeout)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.o.Log.Warn("api: requests cut after the drain time", "drain", s.o.Drain)
+		cut()
+		conns.closeAll()
+		err = app.Shutdown()
+	}
+	s.waitSockets(timeout)
+	cut()
+	conns.closeAll()
+	s.sockets.Wait()
+	return errors.Join(err, <-served)
+}
+
+func (s *Server) waitSockets(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { s.sockets.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// fiber returns an app with every route.
+func (s *Server) fiber(l life, loopback bool) *fiber.App {
+	app := fiber.New(fiber.Config{
+		DisableStartupMessage: true, CaseSensitive: true, StrictRouting: true,
+		// Bodies are read by the adapter, after it has checked the token and the route's limit.
+		StreamRequestBody: true, DisablePreParseMultipartForm: true, BodyLimit: int(max(s.o.Upload, agent.MaxLimits().Input)),
+		ReadBufferSize: maxHeader, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		DisableDefaultContentType: true,
+		ErrorHandler:              func(c *fiber.Ctx, err error) error { return s.refuse(c, err) },
+	})
+	app.Server().Logger = fasthttpLog{s.o.Log}
+	app.Server().CloseOnShutdown = true
+	app.Use(s.guard(loopback))
+	for i := range s.routes {
+		r := &s.routes[i]
+		app.Add(r.method, fiberPath(r.path), func(c *fiber.Ctx) error { return s.serve(l, r, c) })
+	}
+	return app
+}
+
+// fasthttpLog passes what fasthttp has to say, which is about single connections, to the log.
+type fasthttpLog struct{ log *slog.Logger }
+
+var _ fasthttp.Logger = fasthttpLog{}
+
+func (l fasthttpLog) Printf(format string, args ...any) {
+	l.log.Debug("api: connection", "detail", fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,138 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// NewSession is a session to open.
+type NewSession struct {
+	Agent string `json:"agent"`
+	Key   string `json:"key,omitempty"`
+	Title string `json:"title,omitempty"`
+}
+
+// CreateSession opens a session.
+func (c *Client) CreateSession(ctx context.Context, s NewSession) (out agent.Session, err error) {
+	return out, c.do(ctx, "POST", path("sessions"), once(), s, &out)
+}
+
+// Sessions lists sessions, newest first; with agentName only those with that agent.
+func (c *Client) Sessions(ctx context.Context, agentName string, p agent.Page) (List[agent.Session], error) {
+	q := pageQuery(p)
+	q["agent"] = agentName
+	return get[List[agent.Session]](ctx, c, path("sessions")+q.encode())
+}
+
+// Session returns a session.
+func (c *Client) Session(ctx context.Context, id agent.SessionID) (agent.Session, error) {
+	return get[agent.Session](ctx, c, path("sessions", string(id)))
+}
+
+// Send sends a message, which starts a run. An empty role means "user".
+func (c *Client) Send(ctx context.Context, id agent.SessionID, m agent.Message) (out agent.Run, err error) {
+	in := struct {
+		Role    string          `json:"role,omitempty"`
+		Content json.RawMessage `json:"content"`
+	}{m.Role, m.Content}
+	return out, c.do(ctx, "POST", path("sessions", string(id), "messages"), once(), in, &out)
+}
+
+// NewRun is a run to start. Without a session it gets one of its own. Input is any JSON value; nil means null.
+type NewRun struct {
+	Agent    string          `json:"agent,omitempty"`
+	Function string          `json:"function,omitempty"`
+	Session  agent.SessionID `json:"session,omitempty"`
+	Key      string          `json:"key,omitempty"`
+	Input    json.RawMessage `json:"input,omitempty"`
+}
+
+// StartRun starts a run and returns while it is queued.
+func (c *Client) StartRun(ctx context.Context, r NewRun) (out agent.Run, err error) {
+	return out, c.do(ctx, "POST", path("runs"), once(), r, &out)
+}
+
+// RunFilter picks runs; zero fields pick all.
+type RunFilter struct {
+	Agent   string
+	Session agent.SessionID
+	Status  agent.RunStatus
+}
+
+// Runs lists runs, newest first. A page may be short before the end: only an empty Next ends the list.
+func (c *Client) Runs(ctx context.Context, f RunFilter, p agent.Page) (List[agent.Run], error) {
+	q := pageQuery(p)
+	q["agent"], q["session"] = f.Agent, string(f.Session)
+	if f.Status != agent.UnknownStatus {
+		q["status"] = f.Status.String()
+	}
+	return get[List[agent.Run]](ctx, c, path("runs")+q.encode())
+}
+
+// Run returns a run.
+func (c *Client) Run(ctx context.Context, id agent.RunID) (agent.Run, error) {
+	return get[agent.Run](ctx, c, path("runs", string(id)))
+}
+
+// CancelRuns cancels runs and returns them, ended, in the order of ids. Runs that had ended before stay as they are.
+func (c *Client) CancelRuns(ctx context.Context, ids ...agent.RunID) ([]agent.Run, error) {
+	var out List[agent.Run]
+	err := c.do(ctx, "POST", path("runs", "cancel"), nil, map[string]any{"ids": ids}, &out)
+	return out.Items, err
+}
+
+// Code is code to run once. Language is "ts" (the default) or "js".
+type Code struct {
+	Code     string            `json:"code"`
+	Language string            `json:"language,omitempty"`
+	Files    map[string]string `json:"files,omitempty"`
+	Function string            `json:"function,omitempty"`
+	Input    json.RawMessage   `json:"input,omitempty"`
+	Config   map[string]string `json:"config,omitempty"`
+	Limits   agent.Limits      `json:"limits,omitzero"`
+}
+
+// CodeResult is what code that ran once returned, printed and cost.
+type CodeResult struct {
+	Output agent.Payload   `json:"output"`
+	Logs   []agent.LogLine `json:"logs"`
+	Usage  agent.Usage     `json:"usage"`
+}
+
+// RunCode runs code of which nothing is kept.
+func (c *Client) RunCode(ctx context.Context, code Code) (out CodeResult, err error) {
+	return out, c.do(ctx, "POST", path("code"), nil, code, &out)
+}
+
+// Secret is a new token with its secret, which is shown this once.
+type Secret struct {
+	agent.Token
+	Secret string `json:"secret"`
+}
+
+// CreateToken makes a token. A zero expires means never.
+func (c *Client) CreateToken(ctx context.Context, name string, expires time.Time) (out Secret, err error) {
+	in := struct {
+		Name    string    `json:"name"`
+		Expires time.Time `json:"expires,omitzero"`
+	}{name, expires}
+	return out, c.do(ctx, "POST", path("tokens"), nil, in, &out)
+}
+
+// Tokens lists tokens, newest first.
+func (c *Client) Tokens(ctx context.Context, p agent.Page) (List[agent.Token], error) {
+	return get[List[agent.Token]](ctx, c, path("tokens")+pageQuery(p).encode())
+}
+
+// DeleteTokens deletes tokens, all or none.
+func (c *Client) DeleteTokens(ctx context.Context, ids ...agent.TokenID) error {
+	return c.do(ctx, "POST", path("tokens", "delete"), nil, map[string]any{"ids": ids}, nil)
+}
+
+// Ready returns nil when the server takes requests.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.do(ctx, "GET", "/readyz", nil, nil, nil)
+}

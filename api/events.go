@@ -1,0 +1,215 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/runtime"
+	"github.com/skep-dev/skep/store"
+)
+
+// eventQuery asks for a log's events in one of three forms: a JSON page, SSE or NDJSON.
+type eventQuery struct {
+	After  int64  `query:"after" doc:"number of the last event seen; 0 for all"`
+	LastID string `header:"Last-Event-ID" doc:"the same, as EventSource sends it; wins over after"`
+	Follow bool   `query:"follow" default:"true" doc:"whether SSE and NDJSON go on at the end of the log"`
+	Limit  int    `query:"limit" doc:"most events of a JSON page, up to 1000; 50 unless given"`
+	Accept string `header:"Accept" doc:"application/json, text/event-stream or application/x-ndjson"`
+}
+
+type sessionEventsRequest struct {
+	ID agent.SessionID `path:"id"`
+	eventQuery
+}
+
+// sessionEvents answers with a list of events or a stream of them, as do agentLogs and runEvents.
+func (s *Server) sessionEvents(ctx context.Context, q sessionEventsRequest) (any, error) {
+	if _, err := s.st.Session(ctx, s.app, q.ID); err != nil {
+		return nil, err
+	}
+	return s.events(ctx, q.eventQuery, part{log: store.SessionLog(s.app, q.ID)})
+}
+
+type agentLogsRequest struct {
+	Name string `path:"name"`
+	eventQuery
+}
+
+func (s *Server) agentLogs(ctx context.Context, q agentLogsRequest) (any, error) {
+	a, err := s.st.Agent(ctx, s.app, q.Name)
+	if err != nil {
+		return nil, err
+	}
+	return s.events(ctx, q.eventQuery, part{log: store.AgentLog(s.app, a.ID)})
+}
+
+type runEventsRequest struct {
+	ID agent.RunID `path:"id"`
+	eventQuery
+}
+
+func (s *Server) runEvents(ctx context.Context, q runEventsRequest) (any, error) {
+	r, err := s.st.Run(ctx, s.app, q.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.events(ctx, q.eventQuery, part{store.SessionLog(s.app, r.Session), q.ID})
+}
+
+// part is a log, or what it has of one run.
+type part struct {
+	log store.Log
+	run agent.RunID // "" for all of the log
+}
+
+// take reports whether the part has e, and whether nothing can follow it.
+func (p part) take(e agent.Event) (has, last bool) {
+	if p.run == "" {
+		return true, false
+	}
+	return e.Run == p.run, e.Run == p.run && e.Kind.EndsRun()
+}
+
+const readBatch = 256
+
+func (s *Server) events(ctx context.Context, q eventQuery, p part) (any, error) {
+	form, err := negotiate(q.Accept, typeJSON, typeSSE, typeNDJSON)
+	if err != nil {
+		return nil, err
+	}
+	if q.LastID != "" {
+		if q.After, err = strconv.ParseInt(q.LastID, 10, 64); err != nil || q.After < 0 {
+			return nil, agent.Errorf(agent.Invalid, "header Last-Event-ID must be the number of an event, not %.80q", q.LastID)
+		}
+	}
+	if form == typeJSON {
+		return s.eventPage(ctx, q, p)
+	}
+	out := &stream{contentType: form, beat: []byte("\n"), close: func() {}}
+	encode := appendNDJSON
+	if form == typeSSE {
+		out.first, out.beat, encode = []byte("retry: 1000\n\n"), []byte(":\n\n"), appendSSE
+	}
+	if !q.Follow {
+		out.next, err = s.kept(ctx, q.After, p, encode)
+		return out, err
+	}
+	sub, err := s.subscribe(ctx, p, q.After)
+	if err != nil {
+		return nil, err
+	}
+	out.next, out.close = follow(sub, encode), sub.Close
+	return out, nil
+}
+
+func (s *Server) subscribe(ctx context.Context, p part, after int64) (*runtime.Subscription, error) {
+	if p.run != "" {
+		return s.rt.SubscribeRun(ctx, s.app, p.run, after)
+	}
+	return s.rt.Subscribe(ctx, p.log, after)
+}
+
+func (s *Server) eventPage(ctx context.Context, q eventQuery, p part) (list[agent.Event], error) {
+	if q.Limit > agent.MaxPage {
+		return list[agent.Event]{}, agent.Errorf(agent.Invalid, "limit must be from 1 to %d", agent.MaxPage)
+	}
+	limit := q.Limit
+	if limit == 0 {
+		limit = agent.DefaultPage
+	}
+	out := list[agent.Event]{Items: []agent.Event{}}
+	for after := q.After; ; {
+		batch, err := s.st.Read(ctx, p.log, after, readBatch)
+		if err != nil {
+			return out, err
+		}
+		for _, e := range batch {
+			after = e.Seq
+			has, last := p.take(e)
+			if has {
+				out.Items = append(out.Items, e)
+			}
+			if last {
+				return out, nil
+			}
+			if len(out.Items) == limit {
+				out.Next = strconv.FormatInt(after, 10)
+				return out, nil
+			}
+		}
+		if len(batch) < readBatch {
+			return out, nil
+		}
+	}
+}
+
+type encoder func(b []byte, f runtime.Frame) []byte
+
+// kept streams the events that are in the log now.
+func (s *Server) kept(ctx context.Context, after int64, p part, encode encoder) (func(context.Context) ([]byte, error), error) {
+	_, end, err := s.st.Bounds(ctx, p.log)
+	if err != nil {
+		return nil, err
+	}
+	var buf []byte
+	return func(ctx context.Context) ([]byte, error) {
+		buf = buf[:0]
+		for len(buf) == 0 {
+			if after >= end {
+				return nil, io.EOF
+			}
+			batch, err := s.st.Read(ctx, p.log, after, readBatch)
+			if err != nil {
+				return nil, err
+			}
+			if len(batch) == 0 {
+				return nil, io.EOF
+			}
+			for _, e := range batch {
+				after = e.Seq
+				if has, _ := p.take(e); !has || e.Seq > end {
+					continue
+				}
+				b, err := json.Marshal(e)
+				if err != nil {
+					return nil, err
+				}
+				buf = encode(buf, runtime.Frame{Event: e, JSON: b})
+			}
+		}
+		return buf, nil
+	}, nil
+}
+
+// follow streams what a subscription gets.
+func follow(sub *runtime.Subscription, encode encoder) func(context.Context) ([]byte, error) {
+	var buf []byte
+	return func(ctx context.Context) ([]byte, error) {
+		frames, err := sub.Next(ctx)
+		buf = buf[:0]
+		for _, f := range frames {
+			buf = encode(buf, f)
+		}
+		return buf, err
+	}
+}
+
+func appendNDJSON(b []byte, f runtime.Frame) []byte {
+	return append(append(b, f.JSON...), '\n')
+}
+
+// appendSSE writes an event as the HTML standard, section 9.2, says. The JSON has no line break.
+func appendSSE(b []byte, f runtime.Frame) []byte {
+	name := f.Event.Kind.String()
+	if f.Event.Kind == agent.EventEmit && f.Event.Name != "" && !strings.ContainsAny(f.Event.Name, "\r\n\x00") {
+		name = f.Event.Name
+	}
+	b = strconv.AppendInt(append(b, "id: "...), f.Event.Seq, 10)
+	b = append(append(b, "\nevent: "...), name...)
+	b = append(append(b, "\ndata: "...), f.JSON...)
+	return append(b, '\n', '\n')
+}
