@@ -1,0 +1,77 @@
+// Package grant is the door between a guest and its host: the one place where a guest's call is counted, decoded, checked
+// against what its agent was granted, and answered. Each family of calls is a leaf package below it. What no leaf answers
+// is refused.
+package grant
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/skep-dev/skep/abi"
+	"github.com/skep-dev/skep/agent"
+)
+
+// Handler answers one of package abi's calls: in and out are that call's bytes. It is called from many goroutines, and
+// it keeps nothing of in.
+type Handler func(ctx context.Context, in []byte) (out []byte, err error)
+
+// Options of a Door.
+type Options struct {
+	Log *slog.Logger // faults of ours, which the guest never sees; nil means nowhere
+}
+
+// Door answers the calls of one cell. It is safe for concurrent use.
+type Door struct {
+	limits   agent.Limits
+	handlers map[string]Handler
+	log      *slog.Logger
+	calls    atomic.Int64
+}
+
+// NewDoor returns a door that answers the named calls within limits, whose fields must all be set. It keeps handlers,
+// which must not change any more.
+func NewDoor(limits agent.Limits, handlers map[string]Handler, o *Options) *Door {
+	d := &Door{limits: limits, handlers: handlers, log: slog.New(slog.DiscardHandler)}
+	if o != nil && o.Log != nil {
+		d.log = o.Log
+	}
+	return d
+}
+
+// Call answers one call; it is a host.Calls. A handler that panics fails that call only.
+func (d *Door) Call(ctx context.Context, name string, in []byte) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.ErrorContext(ctx, "host call panicked", "call", name, "panic", p, "stack", string(debug.Stack()))
+			out, err = nil, agent.Wrap(agent.Internal, fmt.Errorf("panic: %v", p), "internal error")
+		}
+	}()
+	if name != abi.CallLog && d.calls.Add(1) > d.limits.HostCalls { // console output has a limit of its own
+		return nil, agent.Exceeded(agent.LimitHostCalls, "the code made more than %d calls to its host", d.limits.HostCalls)
+	}
+	if most := maxBody(d.limits); int64(len(in)) > most {
+		return nil, agent.Exceeded(agent.LimitInput, "the body of host call %q has %d bytes, more than %d", clip(name), len(in), most)
+	}
+	h, ok := d.handlers[name]
+	if !ok {
+		return nil, agent.Errorf(agent.Denied, "host call %q is not granted here", clip(name))
+	}
+	out, err = h(ctx, in)
+	if err != nil && agent.KindOf(err) == agent.Internal {
+		d.log.ErrorContext(ctx, "host call", "call", name, "error", err)
+	}
+	return out, err
+}
+
+// maxBody leaves room for an input of the largest size in base64, with the fields around it.
+func maxBody(l agent.Limits) int64 { return l.Input/3*4 + 64<<10 }
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}

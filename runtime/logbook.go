@@ -1,0 +1,159 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+const (
+	logbookBytes   = 16 << 20 // bytes that may wait to be written
+	logbookWriters = 8        // agents whose lines are written at once, so that the store can commit them together
+
+	// What one agent may fill: a part of the room, and no more than fits in one commit.
+	logbookAgentShare = 4 // a quarter of the lines
+	logbookAgentLines = 4000
+	logbookAgentBytes = 1 << 20
+)
+
+// logbook writes what stateless calls say to their agents' logs, later and many lines to a commit. Adding never waits: what
+// finds no room is dropped and counted, and a line in the agent's log tells how much.
+type logbook struct {
+	maxLines int
+	write    func(ctx context.Context, a logAddress, events []agent.Event) error
+	ready    chan struct{} // has room for one
+
+	mu      sync.Mutex
+	pages   map[logAddress]*page
+	lines   int
+	bytes   int
+	dropped int64
+}
+
+type logAddress struct {
+	app agent.App
+	id  agent.AgentID
+}
+
+type page struct {
+	events  []agent.Event
+	bytes   int
+	dropped int
+}
+
+func newLogbook(maxLines int, write func(context.Context, logAddress, []agent.Event) error) *logbook {
+	return &logbook{maxLines: maxLines, write: write, ready: make(chan struct{}, 1), pages: make(map[logAddress]*page)}
+}
+
+func (b *logbook) sinks(a *agent.Agent) sinks {
+	to := logAddress{a.App, a.ID}
+	return sinks{
+		line: func(_ context.Context, line agent.LogLine) error {
+			b.add(to, agent.Event{Kind: agent.EventLog, Data: encode(line)})
+			return nil
+		},
+		emit: func(_ context.Context, name string, data json.RawMessage) error {
+			b.add(to, agent.Event{Kind: agent.EventEmit, Name: name, Data: data})
+			return nil
+		},
+	}
+}
+
+// failure adds an error that an agent's code did not catch.
+func (b *logbook) failure(a *agent.Agent, e *agent.Error) {
+	msg := clip(e.Msg, maxMessage)
+	if p := e.Pos.String(); p != "" {
+		msg = clip(p, maxName) + ": " + msg
+	}
+	if e.Stack != "" {
+		msg += "\n" + clip(e.Stack, maxStack)
+	}
+	b.add(logAddress{a.App, a.ID}, agent.Event{Kind: agent.EventLog, Data: encode(agent.LogLine{Level: agent.LevelError, Message: msg})})
+}
+
+func (b *logbook) add(to logAddress, ev agent.Event) {
+	ev.Time = time.Now().UTC()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pages[to]
+	if p == nil {
+		p = &page{}
+		b.pages[to] = p
+	}
+	if b.hasRoom(p) {
+		p.events = append(p.events, ev)
+		p.bytes += len(ev.Data)
+		b.lines++
+		b.bytes += len(ev.Data)
+	} else {
+		p.dropped++
+		b.dropped++
+	}
+	select {
+	case b.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (b *logbook) hasRoom(p *page) bool {
+	most := min(max(1, b.maxLines/logbookAgentShare), logbookAgentLines)
+	return b.lines < b.maxLines && b.bytes < logbookBytes && len(p.events) < most && p.bytes < logbookAgentBytes
+}
+
+// run writes until stop is closed, then writes the rest.
+func (b *logbook) run(ctx context.Context, stop <-chan struct{}) {
+	ctx = context.WithoutCancel(ctx)
+	for {
+		select {
+		case <-b.ready:
+			b.flush(ctx)
+		case <-stop:
+			b.flush(ctx)
+			return
+		}
+	}
+}
+
+func (b *logbook) flush(ctx context.Context) {
+	b.mu.Lock()
+	pages := b.pages
+	b.pages, b.lines, b.bytes = make(map[logAddress]*page), 0, 0
+	b.mu.Unlock()
+	slots := make(chan struct{}, logbookWriters)
+	var wg sync.WaitGroup
+	for to, p := range pages {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+			defer cancel()
+			if b.write(ctx, to, p.eventsWithNote()) != nil {
+				b.mu.Lock()
+				b.dropped += int64(len(p.events))
+				b.mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (p *page) eventsWithNote() []agent.Event {
+	if p.dropped == 0 {
+		return p.events
+	}
+	note := agent.LogLine{
+		Level:   agent.LevelWarn,
+		Message: fmt.Sprintf("%d lines dropped: they came faster than they could be written", p.dropped),
+	}
+	return append(p.events, agent.Event{Kind: agent.EventLog, Time: time.Now().UTC(), Data: encode(note)})
+}
+
+func (b *logbook) droppedLines() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dropped
+}

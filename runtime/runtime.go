@@ -1,0 +1,139 @@
+// Package runtime supervises agents: it keeps their code and records, answers calls, and carries runs from a message to a
+// terminal status, with every event durable before anyone sees it.
+package runtime
+
+import (
+	"context"
+	"log/slog"
+	goruntime "runtime"
+	"sync"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/plugins"
+	"github.com/skep-dev/skep/store"
+)
+
+// Cells is what runs code: a *host.Host, or the scripted cells of package runtimetest. It is safe for concurrent use.
+type Cells interface {
+	// Prepare checks and compiles code. progress may be nil.
+	Prepare(ctx context.Context, src agent.Source, progress func(host.Progress)) (host.Prepared, error)
+	// Call runs one function in a fresh cell. The cell stops soon after ctx ends.
+	Call(ctx context.Context, c host.Call) (host.Result, error)
+	// Fetch gives an HTTP request to a script's fetch handler in a fresh cell.
+	Fetch(ctx context.Context, c host.Call, req host.Request) (host.Response, agent.Usage, error)
+	// Eval runs code of which nothing is kept.
+	Eval(ctx context.Context, src agent.Source, c host.Call) (host.Result, error)
+}
+
+// Options of a Runtime. A zero field means the default.
+type Options struct {
+	Log       *slog.Logger   // nil means nowhere
+	Workers   int            // runs executed at once; four for each processor, at least 16
+	Grace     time.Duration  // how long runs may go on once Run is told to stop; 10 s
+	Limits    agent.Limits   // what an agent gets that asks for nothing; agent.DefaultLimits
+	MaxLimits agent.Limits   // the most an agent may ask; agent.MaxLimits
+	Packages  plugins.Limits // of uploads
+	LogLines  int            // console lines of stateless calls that may wait to be written; 10,000
+	Window    int            // bytes of recent events kept for each log somebody listens to; 1 MiB
+}
+
+// Runtime is safe for concurrent use. Its lock order: a lock of one part (queue, watches, records, feeds, a hub, a
+// recorder, the logbook) is never held while another's is taken, but for feeds before hub.
+type Runtime struct {
+	store   *store.Store
+	cells   Cells
+	opts    Options
+	log     *slog.Logger
+	records records
+	queue   *queue
+	watches watches
+	feeds   *feeds
+	logbook *logbook
+	stats   counters
+
+	mu     sync.Mutex
+	active map[agent.RunID]*execution
+}
+
+// New returns a runtime that answers calls at once and executes runs while Run is running. It starts nothing.
+func New(st *store.Store, cells Cells, o *Options) *Runtime {
+	opts := Options{}
+	if o != nil {
+		opts = *o
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	opts.Workers = or(opts.Workers, max(16, 4*goruntime.GOMAXPROCS(0)))
+	opts.Grace = or(opts.Grace, 10*time.Second)
+	opts.Limits = opts.Limits.Or(agent.DefaultLimits())
+	opts.MaxLimits = opts.MaxLimits.Or(agent.MaxLimits())
+	opts.LogLines = or(opts.LogLines, 10_000)
+	opts.Window = or(opts.Window, 1<<20)
+	r := &Runtime{
+		store: st, cells: cells, opts: opts, log: opts.Log,
+		queue: newQueue(), active: make(map[agent.RunID]*execution),
+	}
+	r.feeds = newFeeds(st, opts.Window)
+	r.logbook = newLogbook(opts.LogLines, r.appendLog)
+	return r
+}
+
+// Run recovers what the last process left, then executes queued runs until ctx ends. It then starts no more, gives the
+// ones that run Options.Grace to end, stops them, and returns when everything it started has ended. It is called once.
+func (r *Runtime) Run(ctx context.Context) error {
+	if err := r.recover(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	hard, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	var work, logs sync.WaitGroup
+	logsDone := make(chan struct{})
+	logs.Go(func() { r.logbook.run(hard, logsDone) })
+	r.dispatch(ctx, hard, &work)
+
+	idle := make(chan struct{})
+	go func() { work.Wait(); close(idle) }()
+	grace := time.NewTimer(r.opts.Grace)
+	defer grace.Stop()
+	select {
+	case <-idle:
+	case <-grace.C:
+		stop(errInterrupted())
+		<-idle
+	}
+	close(logsDone)
+	logs.Wait()
+	return nil
+}
+
+// dispatch starts queued runs, as many at once as there are workers, until ctx ends. The runs themselves end with hard.
+func (r *Runtime) dispatch(ctx, hard context.Context, work *sync.WaitGroup) {
+	slots := make(chan struct{}, r.opts.Workers)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		t := r.queue.pop(ctx)
+		if t == nil {
+			return
+		}
+		work.Go(func() {
+			defer func() { <-slots }()
+			defer r.queue.done(t)
+			r.execute(hard, t)
+		})
+	}
+}
+
+func or[T comparable](a, b T) T {
+	var zero T
+	if a == zero {
+		return b
+	}
+	return a
+}
