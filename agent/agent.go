@@ -42,7 +42,7 @@ type Plugin struct {
 	App     App       `json:"app"`
 	Name    string    `json:"name"`
 	Version string    `json:"version"`
-	Digest  Digest    `json:"digest"` // of the uploaded file
+	Digest  Digest    `json:"digest"` // of the uploaded file; of a package made of it, when that was a single script
 	Kind    CodeKind  `json:"kind"`
 	Main    string    `json:"main"`    // entry file
 	Exports []string  `json:"exports"` // functions a caller may name, sorted
@@ -85,6 +85,7 @@ type Run struct {
 	App      App       `json:"app"`
 	ID       RunID     `json:"id"`
 	Session  SessionID `json:"session"`
+	FirstSeq int64     `json:"first_seq"` // number of its first event in the session's log
 	Agent    string    `json:"agent"`
 	Plugin   Digest    `json:"plugin"` // the code it runs, fixed at creation
 	Function string    `json:"function"`

@@ -109,4 +109,9 @@ func AsError(err error) *Error {
 }
 
 // KindOf reports the kind of the outermost Error in err, or Internal.
-func KindOf(err error) Kind { return AsError(err).Kind }
+func KindOf(err error) Kind {
+	if e := AsError(err); e != nil {
+		return e.Kind
+	}
+	return Internal
+}

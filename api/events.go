@@ -57,13 +57,14 @@ func (s *Server) runEvents(ctx context.Context, q runEventsRequest) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.events(ctx, q.eventQuery, part{store.SessionLog(s.app, r.Session), q.ID})
+	return s.events(ctx, q.eventQuery, part{log: store.SessionLog(s.app, r.Session), run: q.ID, first: r.FirstSeq})
 }
 
 // part is a log, or what it has of one run.
 type part struct {
-	log store.Log
-	run agent.RunID // "" for all of the log
+	log   store.Log
+	run   agent.RunID // "" for all of the log
+	first int64       // number of the run's first event
 }
 
 // take reports whether the part has e, and whether nothing can follow it.
@@ -86,6 +87,7 @@ func (s *Server) events(ctx context.Context, q eventQuery, p part) (any, error) 
 			return nil, agent.Errorf(agent.Invalid, "header Last-Event-ID must be the number of an event, not %.80q", q.LastID)
 		}
 	}
+	q.After = max(q.After, p.first-1)
 	if form == typeJSON {
 		return s.eventPage(ctx, q, p)
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	CacheDir string // directory for compiled code; it is trusted like the program. "" keeps it in memory
 	Copy     bool   // copy images instead of mapping them
 	Images   int64  // bytes of images kept in memory; 0 means 1 GiB
-	Cells    int    // cells that may live at once; 0 means 256
+	Cells    int    // cells that may live at once for calls from outside; 0 means 256
 	Waiting  int    // calls that may wait for a cell; 0 means four for each cell
 
 	// Loading bounds what code may do while it is initialised, once, for its image. Zero fields mean 5 s of CPU and the
@@ -42,7 +42,7 @@ type Host struct {
 	cells   *cell.Engine
 	scripts *script.Engine
 	images  *images
-	gate    *gate
+	gates   []*gate // by depth of the call: who waits for a cell deeper down never holds a place that it needs
 }
 
 // New starts the engines, which takes about half a second the first time and some 50 ms with a warm CacheDir.
@@ -61,7 +61,13 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 		h.opts.Images = 1 << 30
 	}
 	h.opts.Loading = h.opts.Loading.Or(agent.Limits{CPU: 5 * time.Second})
-	h.gate = newGate(h.opts.Cells, h.opts.Waiting)
+	for depth := range maxDepth + 1 {
+		cells := h.opts.Cells
+		if depth > 0 {
+			cells = max(cells/4, 1)
+		}
+		h.gates = append(h.gates, newGate(cells, h.opts.Waiting))
+	}
 	h.images = newImages(h.opts.Images)
 	var err error
 	funcs := slices.Concat(wasi.Funcs(), extism.Funcs(), script.Funcs())
@@ -141,7 +147,7 @@ func (h *Host) Eval(ctx context.Context, src agent.Source, c Call) (Result, erro
 	if src.Kind != agent.Script {
 		return Result{}, agent.Errorf(agent.Invalid, "only scripts can be run without storing them")
 	}
-	leave, err := h.gate.enter(ctx)
+	leave, err := h.enter(ctx, c)
 	if err != nil {
 		return Result{}, err
 	}
@@ -158,12 +164,22 @@ func (h *Host) with(ctx context.Context, c Call, fn func(guest) error) error {
 		return err
 	}
 	defer h.images.release(e)
-	leave, err := h.gate.enter(ctx)
+	leave, err := h.enter(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	return fn(e.guest)
+}
+
+// maxDepth is how deep calls may wait for each other.
+const maxDepth = 16
+
+func (h *Host) enter(ctx context.Context, c Call) (leave func(), err error) {
+	if c.Depth > maxDepth {
+		return nil, agent.Exceeded(agent.LimitConcurrency, "more than %d calls wait for each other", maxDepth)
+	}
+	return h.gates[c.Depth].enter(ctx)
 }
 
 func (h *Host) find(ctx context.Context, d agent.Digest) (*entry, error) {
@@ -187,7 +203,13 @@ func (h *Host) find(ctx context.Context, d agent.Digest) (*entry, error) {
 }
 
 // Live returns how many cells are running and how many calls wait for one.
-func (h *Host) Live() (cells, waiting int) { return h.gate.count() }
+func (h *Host) Live() (cells, waiting int) {
+	for _, g := range h.gates {
+		c, w := g.count()
+		cells, waiting = cells+c, waiting+w
+	}
+	return cells, waiting
+}
 
 // guest is loaded code of either family. It is safe for concurrent use.
 type guest interface {

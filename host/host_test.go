@@ -330,3 +330,29 @@ func TestNothingLeaks(t *testing.T) {
 		}
 	}
 }
+
+// With one place for calls from outside, a call that waits for another agent's call still gets its answer.
+func TestNestedCallsDoNotWaitForTheirOwnPlace(t *testing.T) {
+	h, s := open(t, host.Options{Cells: 1})
+	d := s.put(script(`export async function down(n: number, ctx: any) { return n === 0 ? 0 : 1 + await ctx.agent("self").down(n - 1) }`))
+	var call func(depth int) host.Call
+	call = func(depth int) host.Call {
+		return host.Call{
+			Plugin: d, Function: "down", Input: agent.JSON([]byte(fmt.Sprint(5 - depth))), Depth: depth, Limits: agent.Limits{Wall: 20 * time.Second},
+			Calls: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+				res, err := h.Call(ctx, call(depth+1))
+				if err != nil {
+					return nil, err
+				}
+				return json.Marshal(abi.AgentResult{Type: res.Output.Type, Output: res.Output.Body})
+			},
+		}
+	}
+	res, err := h.Call(t.Context(), call(0))
+	if err != nil || string(res.Output.Body) != "5" {
+		t.Errorf("%s %v", res.Output.Body, err)
+	}
+	if _, err := h.Call(t.Context(), call(17)); agent.AsError(err).Limit != agent.LimitConcurrency {
+		t.Errorf("too deep: %v", err)
+	}
+}

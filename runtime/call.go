@@ -37,7 +37,7 @@ func (r *Runtime) call(ctx context.Context, app agent.App, req CallRequest, dept
 	done := r.stats.begin()
 	res, err := r.cells.Call(ctx, host.Call{
 		Plugin: rec.plugin.Digest, Tenant: app, Function: req.Function, Input: req.Input,
-		Config: rec.agent.Config, Limits: limits, Calls: d.Call,
+		Config: rec.agent.Config, Limits: limits, Calls: d.Call, Depth: depth,
 	})
 	done()
 	return res, r.ended(ctx, rec.agent, err)

@@ -105,7 +105,7 @@ func (r *Runtime) SubscribeRun(ctx context.Context, app agent.App, id agent.RunI
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.Subscribe(ctx, store.SessionLog(app, run.Session), after)
+	s, err := r.Subscribe(ctx, store.SessionLog(app, run.Session), max(after, run.FirstSeq-1))
 	if err != nil {
 		return nil, err
 	}

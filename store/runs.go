@@ -85,7 +85,10 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun, once Once) (_ agent.Run
 		if events, err = s.append(t, log, x, ps); err != nil {
 			return err
 		}
-		ord, err := t.newRun(run, input)
+		if len(events) > 0 {
+			out.FirstSeq = events[0].Seq
+		}
+		ord, err := t.newRun(out, input)
 		if err != nil {
 			return err
 		}
