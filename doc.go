@@ -1,4 +1,4 @@
-// Package skep is the map of this module; it holds no code.
+// Package skep is the map of this module. It holds no code of its own, only the sources of the SDK, for the command line.
 //
 // Skep is an agent cloud in one binary: it takes agent code as text or WebAssembly and runs it in sealed cells. From the
 // bottom up:

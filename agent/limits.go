@@ -95,7 +95,11 @@ func (l Limits) Check(maximum Limits) error {
 		{LimitHostCalls, l.HostCalls, maximum.HostCalls}, {LimitLog, l.Log, maximum.Log}, {LimitEvents, l.Events, maximum.Events},
 	} {
 		if f.got < 0 || f.got > f.max {
-			return &Error{Kind: Invalid, Limit: f.limit, Msg: "limit " + f.limit.String() + " must be between 0 and " + itoa(f.max)}
+			most := strconv.FormatInt(f.max, 10)
+			if f.limit == LimitWall || f.limit == LimitCPU {
+				most = time.Duration(f.max).String()
+			}
+			return &Error{Kind: Invalid, Limit: f.limit, Msg: "limit " + f.limit.String() + " must be between 0 and " + most}
 		}
 	}
 	return nil
@@ -112,5 +116,3 @@ type Usage struct {
 	Out       int64         `json:"out"`        // bytes of output
 	Log       int64         `json:"log"`        // bytes of console output
 }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }

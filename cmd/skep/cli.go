@@ -1,0 +1,86 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// cli is what every verb shares: the standard streams and the global flags.
+type cli struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	json             bool
+	url, token, data string
+}
+
+const longHelp = `Skep runs agents: code that a person or a model wrote, each call sealed in a WebAssembly cell of its own.
+
+Start a server, then push code to it and call it:
+
+  skep serve                          start a server on this machine
+  skep new hello --lang ts            make a project
+  skep dev hello/agent.ts             push it again at every save
+  skep call hello greet '{"name":"Ada"}'
+
+Clients find the server by SKEP_URL and SKEP_TOKEN, else by the data directory of the server on this machine.`
+
+func newRoot(c *cli) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "skep",
+		Short:         "An agent cloud in one binary",
+		Long:          longHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError("there is no verb %q", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%v", err) })
+	flags := root.PersistentFlags()
+	flags.BoolVar(&c.json, "json", false, "print JSON, errors included")
+	flags.StringVar(&c.url, "url", "", "the server's address (SKEP_URL)")
+	flags.StringVar(&c.token, "token", "", "access token (SKEP_TOKEN)")
+	flags.StringVar(&c.data, "data", "", "data directory of the server on this machine (SKEP_DATA)")
+
+	root.AddCommand(
+		newServe(c), newDemo(c), newDev(c), newNew(c), newPush(c), newPlugins(c), newAgent(c), newCall(c), newCode(c), newRun(c), newLogs(c),
+		newSessions(c), newToken(c), newVersion(c),
+	)
+	for _, verb := range root.Commands() {
+		tidyUsage(verb)
+	}
+	return root
+}
+
+// tidyUsage makes a wrong number of arguments a usage error that shows the right line, for verb and its sub-verbs.
+func tidyUsage(verb *cobra.Command) {
+	if check := verb.Args; check != nil {
+		verb.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError("%v; usage: %s", err, cmd.UseLine())
+			}
+			return nil
+		}
+	}
+	for _, sub := range verb.Commands() {
+		tidyUsage(sub)
+	}
+}
+
+// shelf is a verb that only holds others: alone it shows its help, and a word it does not know is a usage error.
+func shelf(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usageError("there is no verb %q in %s", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
+	return cmd
+}

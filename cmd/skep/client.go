@@ -1,0 +1,12 @@
+package main
+
+import "github.com/skep-dev/skep/api/client"
+
+// client returns a client of the server that target finds.
+func (c *cli) client() (*client.Client, error) {
+	t, err := c.target()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(t.url, t.token, nil), nil
+}

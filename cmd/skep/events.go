@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// eventPrinter writes events as they arrive: for people one line each, for --json one object a line.
+type eventPrinter struct {
+	w    io.Writer
+	json bool
+}
+
+func (p *eventPrinter) print(e agent.Event) error {
+	if p.json {
+		out := json.NewEncoder(p.w)
+		out.SetEscapeHTML(false)
+		return out.Encode(e)
+	}
+	if e.Kind == agent.EventRunQueued { // its start is told
+		return nil
+	}
+	text := strings.ReplaceAll(eventText(e), "\n", "\n"+strings.Repeat(" ", len("15:04:05.000  completed  ")))
+	_, err := fmt.Fprintf(p.w, "%s  %-9s  %s\n", e.Time.Local().Format("15:04:05.000"), eventKind(e), text)
+	return err
+}
+
+// eventKind is the short word for a kind of event; console output goes by its level.
+func eventKind(e agent.Event) string {
+	switch e.Kind {
+	case agent.EventLog:
+		return logLine(e).Level.String()
+	case agent.EventRunStarted:
+		return "started"
+	case agent.EventRunCompleted:
+		return "completed"
+	case agent.EventRunFailed:
+		return "failed"
+	case agent.EventRunCancelled:
+		return "cancelled"
+	}
+	return e.Kind.String()
+}
+
+func logLine(e agent.Event) agent.LogLine {
+	l := agent.LogLine{Level: agent.LevelInfo}
+	if err := json.Unmarshal(e.Data, &l); err != nil {
+		l.Message = string(e.Data) // a newer server's; better shown raw than not at all
+	}
+	return l
+}
+
+// runEnd is the data of an EventRunCompleted.
+type runEnd struct {
+	Output agent.Payload `json:"output"`
+	Usage  agent.Usage   `json:"usage"`
+}
+
+func eventText(e agent.Event) string {
+	switch e.Kind {
+	case agent.EventLog:
+		return logLine(e).Message
+	case agent.EventEmit:
+		if len(e.Data) == 0 {
+			return e.Name
+		}
+		return e.Name + " " + compact(e.Data)
+	case agent.EventMessage:
+		var m agent.Message
+		if json.Unmarshal(e.Data, &m) == nil {
+			return m.Role + ": " + compact(m.Content)
+		}
+	case agent.EventRunStarted:
+		return "run " + string(e.Run)
+	case agent.EventRunCompleted:
+		var end runEnd
+		if json.Unmarshal(e.Data, &end) == nil {
+			return fmt.Sprintf("in %s, %s of processor time", took(end.Usage.Wall), took(end.Usage.CPU))
+		}
+	case agent.EventRunFailed, agent.EventRunCancelled:
+		var re agent.RunError
+		if json.Unmarshal(e.Data, &re) == nil {
+			return re.Msg
+		}
+	}
+	return compact(e.Data)
+}
+
+func compact(b json.RawMessage) string {
+	var buf bytes.Buffer
+	if json.Compact(&buf, b) != nil {
+		return string(b)
+	}
+	return buf.String()
+}
+
+// took shows a duration with as many digits as people read.
+func took(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// runError is the error with which a run ended, or nil.
+func runError(e *agent.RunError) error {
+	if e == nil {
+		return nil
+	}
+	return &agent.Error{Kind: e.Kind, Msg: e.Msg, Hint: e.Hint, Limit: e.Limit, Pos: e.Pos, Stack: e.Stack}
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+func newRun(c *cli) *cobra.Command {
+	var detach, quiet bool
+	var session, key string
+	cmd := &cobra.Command{
+		Use:   "run AGENT [FUNCTION] [INPUT]",
+		Short: "Start a run, follow its events and print its result",
+		Long: `Start a run of an agent, follow its events and print its result. FUNCTION is "run" unless given. A run is durable: it goes on
+when the command or the connection ends, and skep run attach finds it again. Ctrl-C cancels it; --detach only starts it and prints
+its id.
+
+` + inputHelp,
+		Example: `  skep run planner run '{"goal":"tea and cake"}'
+  skep run --detach planner run '{"goal":"tea"}'
+  skep run list --agent planner
+  skep run cancel 01JQ8...`,
+		Args: cobra.RangeArgs(1, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			function := "run"
+			if len(args) > 1 {
+				function = args[1]
+			}
+			input, err := c.jsonInput(args[min(2, len(args)):])
+			if err != nil {
+				return err
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			r, err := cl.StartRun(cmd.Context(), client.NewRun{
+				Agent: args[0], Function: function, Session: agent.SessionID(session), Key: key, Input: input,
+			})
+			if err != nil {
+				return err
+			}
+			if detach {
+				if c.json {
+					return c.printJSON(r)
+				}
+				c.printf("%s\n", r.ID)
+				return nil
+			}
+			return c.attach(cmd.Context(), cl, r, quiet, true)
+		},
+	}
+	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "print the run's id and leave it running")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the result only")
+	cmd.Flags().StringVar(&session, "session", "", "session to run in; a new one unless given")
+	cmd.Flags().StringVar(&key, "key", "", "instance key of the new session")
+	cmd.AddCommand(newRunList(c), newRunShow(c), newRunCancel(c), newRunAttach(c))
+	return cmd
+}
+
+// attach prints a run's events until its last, then its result. When ctx ends first it cancels the run, if owned.
+func (c *cli) attach(ctx context.Context, cl *client.Client, r agent.Run, quiet, owned bool) error {
+	p := eventPrinter{w: c.stdout, json: c.json}
+	var last agent.Event
+	for e, err := range cl.Events(ctx, client.RunLog(r.ID), 0, true) {
+		if err != nil {
+			if ctx.Err() != nil && owned {
+				return c.cancelOwn(ctx, cl, r.ID)
+			}
+			return err
+		}
+		last = e
+		if quiet {
+			continue
+		}
+		if err := p.print(e); err != nil {
+			return err
+		}
+	}
+	if !last.Kind.EndsRun() {
+		return &agent.Error{Kind: agent.Unavailable, Msg: "the events ended before the run did", Hint: "skep run attach " + string(r.ID)}
+	}
+	if last.Kind != agent.EventRunCompleted {
+		var re agent.RunError
+		if err := json.Unmarshal(last.Data, &re); err != nil {
+			return err
+		}
+		if c.json && !quiet {
+			return silent{re.Kind}
+		}
+		return runError(&re)
+	}
+	var end runEnd
+	if err := json.Unmarshal(last.Data, &end); err != nil {
+		return err
+	}
+	if c.json {
+		if quiet {
+			return c.printJSON(end)
+		}
+		return nil
+	}
+	return c.printBytes(end.Output)
+}
+
+// cancelOwn cancels a run after Ctrl-C.
+func (c *cli) cancelOwn(ctx context.Context, cl *client.Client, id agent.RunID) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer stop()
+	if _, err := cl.CancelRuns(ctx, id); err != nil {
+		return &agent.Error{Kind: agent.Cancelled, Msg: "the run may go on: it could not be cancelled", Err: err, Hint: "skep run cancel " + string(id)}
+	}
+	return &agent.Error{Kind: agent.Cancelled, Msg: "run " + string(id) + " cancelled"}
+}
+
+func newRunList(c *cli) *cobra.Command {
+	var p pageFlags
+	var filter client.RunFilter
+	var status string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List runs, newest first",
+		Example: "  skep run list --agent planner --status running",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if status != "" {
+				if err := filter.Status.UnmarshalText([]byte(status)); err != nil {
+					return err
+				}
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			runs, err := collect(cmd.Context(), p.limit, func(ctx context.Context, page agent.Page) (client.List[agent.Run], error) {
+				return cl.Runs(ctx, filter, page)
+			})
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(runs)
+			}
+			if len(runs) == 0 {
+				c.printEmpty("runs", "skep run AGENT starts one")
+				return nil
+			}
+			var rows [][]string
+			for _, r := range runs {
+				rows = append(rows, []string{string(r.ID), r.Agent, r.Function, r.Status.String(), when(r.Created), runTook(r)})
+			}
+			c.printTable([]string{"ID", "AGENT", "FUNCTION", "STATUS", "CREATED", "TOOK"}, rows)
+			return nil
+		},
+	}
+	p.register(cmd)
+	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only runs of this agent")
+	cmd.Flags().StringVar((*string)(&filter.Session), "session", "", "only runs of this session")
+	cmd.Flags().StringVar(&status, "status", "", "only runs that stand so: queued, running, completed, failed or cancelled")
+	return cmd
+}
+
+func runTook(r agent.Run) string {
+	if r.Started.IsZero() || r.Ended.IsZero() {
+		return ""
+	}
+	return took(r.Ended.Sub(r.Started))
+}
+
+func newRunShow(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run, its input and its result",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			r, err := cl.Run(cmd.Context(), agent.RunID(args[0]))
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(r)
+			}
+			var output, problem string
+			if r.Output != nil {
+				output = payloadText(*r.Output)
+			}
+			if r.Error != nil {
+				problem = strings.TrimSpace(r.Error.Pos.String() + " " + r.Error.Msg)
+			}
+			c.printFields("id", string(r.ID), "agent", r.Agent, "function", r.Function, "session", string(r.Session), "code", short(r.Plugin),
+				"status", r.Status.String(), "created", when(r.Created), "started", when(r.Started), "ended", when(r.Ended), "took", runTook(r),
+				"input", payloadText(r.Input), "output", output, "error", problem)
+			return nil
+		},
+	}
+}
+
+// payloadText shows a payload on one line.
+func payloadText(p agent.Payload) string {
+	switch {
+	case p.IsJSON():
+		return compact(p.Body)
+	case p.IsText():
+		return strings.ReplaceAll(string(p.Body), "\n", "\\n")
+	}
+	return size(int64(len(p.Body))) + " of " + p.Type
+}
+
+func newRunCancel(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cancel RUN...",
+		Short: "Cancel runs; those that have ended stay as they are",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			ids := make([]agent.RunID, len(args))
+			for i, a := range args {
+				ids[i] = agent.RunID(a)
+			}
+			runs, err := cl.CancelRuns(cmd.Context(), ids...)
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(runs)
+			}
+			for _, r := range runs {
+				c.printf("%s %s\n", r.ID, r.Status)
+			}
+			return nil
+		},
+	}
+}
+
+func newRunAttach(c *cli) *cobra.Command {
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "attach RUN",
+		Short: "Follow a run from its beginning to its end; Ctrl-C leaves it running",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			r, err := cl.Run(cmd.Context(), agent.RunID(args[0]))
+			if err != nil {
+				return err
+			}
+			return c.attach(cmd.Context(), cl, r, quiet, false)
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the result only")
+	return cmd
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"skep": main})
+}
+
+// TestScript runs the scripts in testdata/script, which use the binary as a person does. Beside the commands of testscript
+// they have:
+//
+//	server         starts a server of its own for the script; skep finds it by SKEP_DATA
+//	stopserver     stops it and waits
+//	capture NAME   sets NAME to the first line of the last command's output
+//	exits N CMD... runs a command that must exit with N
+//	waitfor FILE REGEXP  waits until a file that a background command writes has a match
+func TestScript(t *testing.T) {
+	cache := t.TempDir() // compiled code, shared by the scripts
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("SKEP_DATA", filepath.Join(env.WorkDir, "data"))
+			env.Setenv("SKEP_URL", "")
+			env.Setenv("SKEP_TOKEN", "")
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("TZ", "UTC")
+			env.Setenv("GOCACHE", os.Getenv("GOCACHE"))
+			if dir, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+				env.Setenv("GOCACHE", filepath.Join(dir, "go-build"))
+			}
+			env.Values[serverKey{}] = &testServer{}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"server": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ts.Check(server(ts).start(ts.Getenv("SKEP_DATA"), cache))
+				ts.Defer(func() { server(ts).stop() })
+			},
+			"stopserver": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(server(ts).stop()) },
+			"capture": func(ts *testscript.TestScript, _ bool, args []string) {
+				line, _, _ := strings.Cut(ts.ReadFile("stdout"), "\n")
+				ts.Setenv(args[0], strings.TrimSpace(line))
+			},
+			"exits":   exits,
+			"waitfor": waitFor,
+		},
+	})
+}
+
+// exits runs a command and checks its exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARGS...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+type serverKey struct{}
+
+func server(ts *testscript.TestScript) *testServer { return ts.Value(serverKey{}).(*testServer) }
+
+// testServer is a server in the process of the test.
+type testServer struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func (s *testServer) start(dir, cache string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.done = cancel, make(chan error, 1)
+	ready := make(chan serverInfo, 1)
+	o := serveOptions{listen: "127.0.0.1:0", dir: dir, store: "badger", cells: "map", cache: cache, log: slog.New(slog.DiscardHandler)}
+	go func() { s.done <- serve(ctx, o, func(i serverInfo) { ready <- i }) }()
+	select {
+	case <-ready:
+		return nil
+	case err := <-s.done:
+		cancel()
+		s.cancel = nil
+		return err
+	}
+}
+
+func (s *testServer) stop() error {
+	if s.cancel == nil {
+		return nil
+	}
+	s.cancel()
+	s.cancel = nil
+	return <-s.done
+}
+
+// waitFor waits for what a background command prints to a file: exec sh -c 'exec skep ... >FILE' &NAME&.
+func waitFor(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: waitfor FILE REGEXP")
+	}
+	re := regexp.MustCompile(args[1])
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		b, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && re.Match(b) {
+			return
+		}
+		select {
+		case <-deadline:
+			ts.Fatalf("%s never matched %s; it holds:\n%s", args[0], args[1], b)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestEveryVerbHasHelp(t *testing.T) {
+	for _, verb := range newRoot(&cli{}).Commands() {
+		var out bytes.Buffer
+		if code := run(t.Context(), []string{verb.Name(), "--help"}, strings.NewReader(""), &out, io.Discard); code != 0 {
+			t.Errorf("skep %s --help: exit code %d", verb.Name(), code)
+		}
+		if !strings.Contains(out.String(), "Usage:") || verb.Short == "" {
+			t.Errorf("skep %s --help prints:\n%s", verb.Name(), out.String())
+		}
+	}
+}

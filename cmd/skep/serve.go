@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/runtime"
+	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/badgerkv"
+	"github.com/skep-dev/skep/store/kv"
+	"github.com/skep-dev/skep/store/memkv"
+)
+
+// serveOptions are the flags of skep serve.
+type serveOptions struct {
+	listen string
+	store  string // badger or memory
+	cells  string // map or copy
+	hosts  []string
+	dir    string
+	cache  string // where compiled code is kept; below dir unless given
+	log    *slog.Logger
+}
+
+func newServe(c *cli) *cobra.Command {
+	var o serveOptions
+	var format string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Start a server",
+		Long: `Start a server. It makes its data directory, and at the first start writes the owner's access token to owner.token in it. It
+stops after the calls under way when it gets SIGINT or SIGTERM, and at once at the second.`,
+		Example: "  skep serve\n  skep serve --listen 127.0.0.1:0 --data /srv/skep --log-format json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.log, err = c.logger(format); err != nil {
+				return err
+			}
+			if o.dir, err = c.dataDir(); err != nil {
+				return err
+			}
+			if env := os.Getenv("SKEP_LISTEN"); env != "" && !cmd.Flags().Changed("listen") {
+				o.listen = env
+			}
+			context.AfterFunc(cmd.Context(), func() { fmt.Fprintln(c.stderr, "stopping; a second signal stops at once") })
+			return serve(cmd.Context(), o, func(s serverInfo) { c.sayReady(o.dir, s) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.listen, "listen", defaultListen, "address to listen on (SKEP_LISTEN)")
+	flags.StringVar(&o.store, "store", "badger", "where data is kept: badger, or memory, which forgets everything at the end")
+	flags.StringVar(&o.cells, "cells", "map", "how cells are made from images: map, or copy where the system cannot map them")
+	flags.StringVar(&format, "log-format", "text", "text or json")
+	flags.StringSliceVar(&o.hosts, "host", nil, "further `NAME` to answer to when listening on a loopback address")
+	return cmd
+}
+
+// sayReady prints one line, from which a program can read that requests are taken, and where.
+func (c *cli) sayReady(dir string, s serverInfo) {
+	token := filepath.Join(dir, tokenFile)
+	if !c.json {
+		c.printf("Skep listens on %s; the owner's token is in %s\n", s.URL, token)
+		return
+	}
+	b, err := json.Marshal(map[string]any{"url": s.URL, "pid": s.PID, "data": dir, "token_file": token})
+	if err == nil {
+		fmt.Fprintf(c.stdout, "%s\n", b)
+	}
+}
+
+func (c *cli) logger(format string) (*slog.Logger, error) {
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(c.stderr, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(c.stderr, nil)), nil
+	}
+	return nil, usageError("--log-format %s: use text or json", format)
+}
+
+// serve runs a server until ctx ends. It calls ready once, when requests are taken.
+func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err error) {
+	if o.cells != "map" && o.cells != "copy" {
+		return usageError("--cells %s: use map or copy", o.cells)
+	}
+	ln, err := listen(ctx, o.listen)
+	if err != nil {
+		return err
+	}
+	defer ln.Close() // the API closes it, too
+	st, closeStore, err := openStore(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+
+	var rt *runtime.Runtime
+	cells, err := host.New(ctx, &host.Options{
+		CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy",
+		Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) { return rt.LoadSource(ctx, d) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cells.Close(context.WithoutCancel(ctx))) }()
+	rt = runtime.New(st, cells, &runtime.Options{Log: o.log})
+
+	if _, err := api.EnsureOwnerToken(ctx, st, filepath.Join(o.dir, tokenFile)); err != nil {
+		return err
+	}
+	info := serverInfo{URL: "http://" + reachable(ln.Addr()), PID: os.Getpid()}
+	if err := writeServerInfo(o.dir, info); err != nil {
+		return err
+	}
+	defer os.Remove(filepath.Join(o.dir, serverFile))
+
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return rt.Run(ctx) })
+	work.Go(func() error {
+		return api.New(rt, st, &api.Options{Log: o.log, Version: version, Hosts: o.hosts}).Run(ctx, ln)
+	})
+	ready(info)
+	return work.Wait()
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, &agent.Error{
+			Kind: agent.Unavailable, Msg: "address " + addr + " is in use",
+			Hint: "a Skep may run there already; --listen 127.0.0.1:0 picks a free port",
+		}
+	case err != nil:
+		return nil, &agent.Error{Kind: agent.Invalid, Msg: "cannot listen on " + addr, Err: err, Hint: "write HOST:PORT, such as " + defaultListen}
+	}
+	return ln, nil
+}
+
+// reachable is an address by which this machine reaches a: one that listens on every address is reached on loopback.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return a.String()
+	}
+	_, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+func openStore(ctx context.Context, o serveOptions) (*store.Store, func() error, error) {
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return nil, nil, &agent.Error{Kind: agent.Invalid, Msg: "cannot make the data directory", Err: err, Hint: "name another with --data"}
+	}
+	var db kv.DB
+	var err error
+	switch o.store {
+	case "badger":
+		db, err = badgerkv.Open(filepath.Join(o.dir, "db"), &badgerkv.Options{Log: o.log})
+	case "memory":
+		db = memkv.New()
+	default:
+		err = usageError("--store %s: use badger or memory", o.store)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := store.Open(ctx, db, o.dir, &store.Options{Log: o.log})
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return st, func() error { return errors.Join(st.Close(), db.Close()) }, nil
+}
+
+// writeServerInfo tells clients on this machine where the server is.
+func writeServerInfo(dir string, info serverInfo) error {
+	b, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, serverFile), append(b, '\n'), 0o600)
+}

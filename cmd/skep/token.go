@@ -1,0 +1,111 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+func newToken(c *cli) *cobra.Command {
+	cmd := shelf(&cobra.Command{
+		Use:   "token",
+		Short: "Make, list and delete access tokens",
+		Long:  "Access tokens are for programs. Whoever has one can do everything; its secret is shown once, when it is made.",
+	})
+	cmd.AddCommand(newTokenCreate(c), newTokenList(c), newTokenDelete(c))
+	return cmd
+}
+
+func newTokenCreate(c *cli) *cobra.Command {
+	var lives time.Duration
+	cmd := &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Make a token and print its secret, this once",
+		Example: "  skep token create ci --expires 720h\n  SKEP_TOKEN=$(skep token create ci) skep agent list",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			var expires time.Time
+			if lives != 0 {
+				expires = time.Now().Add(lives)
+			}
+			t, err := cl.CreateToken(cmd.Context(), args[0], expires)
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(t)
+			}
+			c.printf("%s\n", t.Secret)
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&lives, "expires", 0, "how long it works, such as 720h; for ever unless given")
+	return cmd
+}
+
+func newTokenList(c *cli) *cobra.Command {
+	var p pageFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List tokens, newest first, without their secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			tokens, err := collect(cmd.Context(), p.limit, cl.Tokens)
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(tokens)
+			}
+			var rows [][]string
+			for _, t := range tokens {
+				expires := when(t.Expires)
+				if expires == "" {
+					expires = "never"
+				}
+				rows = append(rows, []string{string(t.ID), t.Name, when(t.Created), expires})
+			}
+			c.printTable([]string{"ID", "NAME", "CREATED", "EXPIRES"}, rows)
+			return nil
+		},
+	}
+	p.register(cmd)
+	return cmd
+}
+
+func newTokenDelete(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete ID...",
+		Short: "Delete tokens, all or none; they stop working at once",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			ids := make([]agent.TokenID, len(args))
+			for i, a := range args {
+				ids[i] = agent.TokenID(a)
+			}
+			if err := cl.DeleteTokens(cmd.Context(), ids...); err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(map[string]any{"deleted": args})
+			}
+			c.printf("deleted %s\n", strings.Join(args, ", "))
+			return nil
+		},
+	}
+}

@@ -1,0 +1,204 @@
+// Package examples tests the examples as their READMEs use them: with the skep binary, on a server of its own.
+package examples
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// skep runs the binary against the server of the test and returns what it prints.
+type skep struct {
+	binary string
+	env    []string
+}
+
+func (s skep) run(t *testing.T, stdin string, args ...string) (stdout string, code int) {
+	t.Helper()
+	cmd := exec.Command(s.binary, args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("skep %s: %v", strings.Join(args, " "), err)
+	}
+	return string(out) + stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+func (s skep) must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, code := s.run(t, "", args...)
+	if code != 0 {
+		t.Fatalf("skep %s: exit code %d\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// start builds the binary and starts a server with it, which ends with the test.
+func start(t *testing.T) skep {
+	t.Helper()
+	readTree(t, "..")
+	dir := t.TempDir()
+	s := skep{binary: filepath.Join(dir, "skep"), env: []string{"SKEP_DATA=" + filepath.Join(dir, "data"), "SKEP_URL=", "SKEP_TOKEN="}}
+	if out, err := exec.Command("go", "build", "-o", s.binary, "../cmd/skep").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	server := exec.Command(s.binary, "serve", "--listen", "127.0.0.1:0")
+	server.Env = append(os.Environ(), s.env...)
+	var log bytes.Buffer
+	server.Stderr = &log
+	stdout, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	if !lines.Scan() || !strings.Contains(lines.Text(), "listens on") {
+		t.Errorf("the server says %q", lines.Text())
+	}
+	t.Cleanup(func() {
+		if err := server.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		for lines.Scan() { // until the pipe is closed
+		}
+		if err := server.Wait(); err != nil {
+			t.Errorf("the server ended with %v\n%s", err, log.String())
+		}
+	})
+	return s
+}
+
+// readTree reads the directories below root, so that go test does not take an old result for that of changed sources.
+func readTree(t *testing.T, root string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() != ".." && (d.Name() == "node_modules" || d.Name()[0] == '.') {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const letter = `Dear Ada, the hive is finished! Write to bee@example.com, or see https://example.com/hive?x=1.
+The hive opens on 2027-05-20. #bees #honey`
+
+func TestExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and starts the server")
+	}
+	s := start(t)
+	var pushed sync.Map
+	for _, tt := range []struct {
+		example, function, input, stdin string
+		want                            string // JSON, or else text
+		fails                           string // what the error says, instead
+	}{
+		{example: "hello-ts", function: "greet", input: `{"name":"Ada"}`, want: `{"text":"Hello, Ada!"}`},
+		{example: "hello-ts", function: "greet", input: `{}`, fails: `main\.ts:\d+:\d+: TypeError: whom shall I greet`},
+		{example: "hello-go", function: "greet", input: `{"name":"Ada"}`, want: `{"text":"Hello, Ada!"}`},
+		{example: "hello-go", function: "greet", input: `{}`, fails: `whom shall I greet`},
+		{example: "text-tool", function: "stats", input: "-", stdin: letter,
+			want: `{"characters":137,"words":24,"sentences":4,"readingSeconds":7,"top":[{"word":"hive","count":3},{"word":"example","count":2}]}`},
+		{example: "text-tool", function: "extract", input: "-", stdin: letter,
+			want: `{"links":["https://example.com/hive?x=1"],"mails":["bee@example.com"],"dates":["2027-05-20"],"tags":["#bees","#honey"]}`},
+		{example: "text-tool", function: "slug", input: "Crème brûlée, twice!", want: "creme-brulee-twice"},
+		{example: "text-tool", function: "wrap", input: `{"text":"one two three four","width":9}`, want: "one two\nthree\nfour"},
+		{example: "text-tool", function: "replace", input: `{"text":"2026-11-29","pattern":"(\\d+)-(\\d+)-(\\d+)","with":"$3.$2.$1"}`, want: "29.11.2026"},
+		{example: "modules", function: "next", input: `{"from":"2026-11-29"}`, want: `{"name":"New Year","date":"2027-01-01","days":33}`},
+		{example: "modules", function: "tablet", input: `{"from":"2026-11-29"}`, want: "NEW YEAR IN XXXIII DAYS\ncarved by skep\n"},
+		{example: "modules", function: "next", input: `{"from":"soon"}`, fails: `src/calendar\.ts:\d+:\d+: RangeError: not a date: soon`},
+	} {
+		t.Run(tt.example+"/"+tt.function, func(t *testing.T) {
+			if _, done := pushed.LoadOrStore(tt.example, true); !done {
+				s.must(t, "push", tt.example, "--agent", tt.example)
+			}
+			got, code := s.run(t, tt.stdin, "call", tt.example, tt.function, tt.input)
+			if tt.fails != "" {
+				if code != 8 || !regexp.MustCompile(tt.fails).MatchString(got) {
+					t.Errorf("exit code %d, want 8, with %s:\n%s", code, tt.fails, got)
+				}
+				return
+			}
+			if code != 0 {
+				t.Fatalf("exit code %d\n%s", code, got)
+			}
+			if diff := cmp.Diff(value(tt.want), value(got)); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// value is what JSON means, or text without the newline that a terminal gets.
+func value(s string) any {
+	var v any
+	if json.Unmarshal([]byte(s), &v) == nil {
+		return v
+	}
+	return strings.TrimRight(s, "\n")
+}
+
+func TestPlanner(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and starts the server")
+	}
+	s := start(t)
+	s.must(t, "push", "planner", "--agent", "planner")
+	out := s.must(t, "run", "planner", "run", `{"goal":"tea and cake","pace":50}`, "--json")
+
+	var states []string // what was told, in order
+	var progress []string
+	for line := range strings.Lines(out) {
+		var e struct {
+			Kind, Name string
+			Data       struct {
+				Title, State string
+				Done, Total  int
+				Output       struct{ JSON struct{ Findings []string } }
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		switch {
+		case e.Name == "step":
+			states = append(states, e.Data.Title+" "+e.Data.State)
+		case e.Name == "progress":
+			progress = append(progress, strings.Repeat("x", e.Data.Done))
+		case e.Kind == "run.completed":
+			if n := len(e.Data.Output.JSON.Findings); n != 4 {
+				t.Errorf("%d findings, want 4", n)
+			}
+		}
+	}
+	want := []string{
+		"research tea started", "research cake started", "research tea done", "research cake done",
+		"compare started", "compare done", "write it up started", "write it up done",
+	}
+	if diff := cmp.Diff(want, states); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"x", "xx", "xxx", "xxxx"}, progress); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+}
