@@ -40,9 +40,10 @@ func usageHeader(u agent.Usage) [][2]string {
 	ms := func(d time.Duration) string {
 		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 3, 64)
 	}
+	n := func(v int64) string { return strconv.FormatInt(v, 10) }
 	return [][2]string{
-		{"Skep-Cpu-Ms", ms(u.CPU)}, {"Skep-Wall-Ms", ms(u.Wall)},
-		{"Skep-Fuel", strconv.FormatInt(u.Fuel, 10)}, {"Skep-Memory", strconv.FormatInt(u.Memory, 10)},
+		{"Skep-Cpu-Ms", ms(u.CPU)}, {"Skep-Wall-Ms", ms(u.Wall)}, {"Skep-Fuel", n(u.Fuel)}, {"Skep-Memory", n(u.Memory)},
+		{"Skep-Host-Calls", n(u.HostCalls)}, {"Skep-In", n(u.In)}, {"Skep-Out", n(u.Out)}, {"Skep-Log", n(u.Log)},
 	}
 }
 

@@ -82,7 +82,10 @@ func usageOf(h http.Header) agent.Usage {
 		v, _ := strconv.ParseInt(h.Get(name), 10, 64)
 		return v
 	}
-	return agent.Usage{CPU: ms("Skep-Cpu-Ms"), Wall: ms("Skep-Wall-Ms"), Fuel: n("Skep-Fuel"), Memory: n("Skep-Memory")}
+	return agent.Usage{
+		CPU: ms("Skep-Cpu-Ms"), Wall: ms("Skep-Wall-Ms"), Fuel: n("Skep-Fuel"), Memory: n("Skep-Memory"),
+		HostCalls: n("Skep-Host-Calls"), In: n("Skep-In"), Out: n("Skep-Out"), Log: n("Skep-Log"),
+	}
 }
 
 // Fetch passes an HTTP request to an agent's fetch handler: of req's URL the path and the query are used. The response is

@@ -11,15 +11,7 @@ import (
 // callResult is what skep call --json prints.
 type callResult struct {
 	Output agent.Payload `json:"output"`
-	Usage  callUsage     `json:"usage"`
-}
-
-// callUsage is what the headers of a call's response tell of its usage.
-type callUsage struct {
-	CPU    time.Duration `json:"cpu"`  // nanoseconds
-	Wall   time.Duration `json:"wall"` // nanoseconds
-	Fuel   int64         `json:"fuel"`
-	Memory int64         `json:"memory"`
+	Usage  agent.Usage   `json:"usage"`
 }
 
 func newCall(c *cli) *cobra.Command {
@@ -47,7 +39,7 @@ func newCall(c *cli) *cobra.Command {
 				return err
 			}
 			if c.json {
-				return c.printJSON(callResult{output, callUsage{usage.CPU, usage.Wall, usage.Fuel, usage.Memory}})
+				return c.printJSON(callResult{output, usage})
 			}
 			return c.printBytes(output)
 		},

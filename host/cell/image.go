@@ -43,8 +43,10 @@ func (e *Engine) NewImage(ctx context.Context, code *Code, env Env, init Init) (
 func (i *Image) Extend(ctx context.Context, env Env, init Init) (*Image, error) {
 	if !i.code.module.Cloneable {
 		both := func(ctx context.Context, c *Cell) error {
-			if err := i.init(ctx, c); err != nil {
-				return err
+			if i.init != nil {
+				if err := i.init(ctx, c); err != nil {
+					return err
+				}
 			}
 			return init(ctx, c)
 		}

@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 
 	"internal/*":        {},
 	"internal/bench":    {"*"},
+	"internal/bench/*":  {"*"},
 	"internal/scaffold": {"agent"},
 }
 
@@ -65,7 +66,7 @@ var onlyIn = map[string][]string{
 	"github.com/extism/go-sdk":          {},
 	"github.com/gofiber/fiber/v2":       {"api"},
 	"github.com/oklog/ulid/v2":          {"agent"},
-	"github.com/tetratelabs/wazero":     {"host/cell", "internal/bench"},
+	"github.com/tetratelabs/wazero":     {"host/cell", "internal/bench", "internal/bench/bare"},
 	"github.com/spf13/cobra":            {"cmd/skep"},
 	"github.com/getkin/kin-openapi":     {},
 	"github.com/go-sourcemap/sourcemap": {"host/script"},
@@ -73,11 +74,11 @@ var onlyIn = map[string][]string{
 	"github.com/gofiber/contrib":        {"api"},
 	"github.com/rogpeppe/go-internal":   {},
 	"github.com/google/go-cmp":          {"store/kv/kvtest"},
-	"github.com/valyala/fasthttp":       {"api", "internal/bench"},
+	"github.com/valyala/fasthttp":       {"api", "internal/bench", "internal/bench/bare"},
 	"github.com/fsnotify/fsnotify":      {"cmd/skep"},
 	"github.com/stretchr/testify":       {},
 	"github.com/golang/mock":            {},
-	"golang.org/x/sys":                  {"host/cell", "store/badgerkv", "internal/bench"},
+	"golang.org/x/sys":                  {"host/cell", "store/badgerkv", "internal/bench", "internal/bench/bare"},
 }
 
 // maxLines is a ceiling that only ever comes down.
