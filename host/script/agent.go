@@ -1,0 +1,254 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/cell"
+)
+
+// Calls answers what a script asks of its host, as package abi names and spells it. It runs on many goroutines at once.
+type Calls func(ctx context.Context, name string, in []byte) ([]byte, error)
+
+// Log takes a line of console output, as soon as it is written.
+type Log func(level agent.LogLevel, line string)
+
+// Call is one call of a function.
+type Call struct {
+	Tenant   agent.App
+	Function string // one of Exports
+	Input    agent.Payload
+	Config   map[string]string
+	Limits   agent.Limits // zero fields mean the defaults
+	Calls    Calls        // nil refuses every call
+	Log      Log          // nil drops the lines
+	Now      func() time.Time
+	Random   io.Reader
+}
+
+// Request and Response are an HTTP exchange with a fetch handler.
+type Request struct {
+	Method string
+	URL    string
+	Header [][2]string
+	Body   []byte
+}
+
+type Response struct {
+	Status int         `json:"status"`
+	Header [][2]string `json:"header"`
+	Body   []byte      `json:"-"`
+}
+
+// LoadOptions is for the time in which a module is evaluated.
+type LoadOptions struct {
+	Limits agent.Limits // zero fields mean the defaults
+	Log    Log          // nil drops the lines
+}
+
+// Agent is a script, bundled and loaded into an image. It is safe for concurrent use.
+type Agent struct {
+	engine  *Engine
+	image   *cell.Image
+	source  *SourceMap
+	exports []string
+	fetch   bool
+}
+
+// Load bundles src and evaluates it once. What its top level leaves behind is where each call begins; so timers, requests
+// and randomness are refused to it. Close the agent.
+func (e *Engine) Load(ctx context.Context, src agent.Source, o *LoadOptions) (*Agent, error) {
+	if o == nil {
+		o = &LoadOptions{}
+	}
+	b, err := MakeBundle(ctx, src, &e.opts.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{engine: e, source: b.Map}
+	env := cell.Env{Limits: limits(o.Limits), Log: o.Log, Imaging: true}
+	a.image, err = e.base.Extend(ctx, env, func(_ context.Context, c *cell.Cell) error {
+		v := &vm{cell: c, h: &e.handles}
+		c.Guest = v
+		defer v.land()
+		if err := v.evaluate(b); err != nil {
+			return err
+		}
+		a.exports, a.fetch = v.loaded.Exports, v.loaded.Fetch
+		v.settleMemory()
+		return v.err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(a.exports)
+	return a, nil
+}
+
+// Exports lists the functions that a caller may name, sorted.
+func (a *Agent) Exports() []string { return a.exports }
+
+// HasFetch reports whether the default export has a fetch handler.
+func (a *Agent) HasFetch() bool { return a.fetch }
+
+// Size returns about how much memory the agent keeps.
+func (a *Agent) Size() int64 { return a.image.Size() + int64(a.source.Size()) }
+
+// Close frees the agent's image. Calls under way end as they would.
+func (a *Agent) Close() error { return a.image.Close() }
+
+// Call runs a function in a fresh cell. The usage counts also when the call failed.
+func (a *Agent) Call(ctx context.Context, call Call) (agent.Payload, agent.Usage, error) {
+	if !slices.Contains(a.exports, call.Function) {
+		return agent.Payload{}, agent.Usage{}, noFunction(call.Function, a.exports)
+	}
+	var out agent.Payload
+	usage, err := a.engine.run(ctx, a.image, a.source, call, func(v *vm) error {
+		p, err := v.invoke(call.Function, call)
+		out = p
+		return err
+	})
+	return out, usage, err
+}
+
+// Fetch answers an HTTP request with the agent's fetch handler. Of call, Function and Input mean nothing.
+func (a *Agent) Fetch(ctx context.Context, call Call, req Request) (Response, agent.Usage, error) {
+	if !a.fetch {
+		return Response{}, agent.Usage{}, &agent.Error{Kind: agent.NotFound, Msg: "the agent answers no HTTP requests",
+			Hint: "give its default export a method fetch(request) that returns a Response"}
+	}
+	var out Response
+	usage, err := a.engine.run(ctx, a.image, a.source, call, func(v *vm) error {
+		if err := v.cell.In(len(req.Body)); err != nil {
+			return err
+		}
+		v.begin(kindFetch, head{Config: call.Config, Method: req.Method, URL: req.URL, Header: req.Header}, v.newBytes(req.Body))
+		if err := v.drive(v.hasEnded, neverEnds); err != nil {
+			return err
+		}
+		out = *v.response
+		return nil
+	})
+	return out, usage, err
+}
+
+// Eval runs src once, in a cell of its own that is thrown away: no image is made, and its top level may do all that a
+// call may. An empty function means the default export: called when it is a function, else its value.
+func (e *Engine) Eval(ctx context.Context, src agent.Source, call Call) (agent.Payload, agent.Usage, error) {
+	b, err := MakeBundle(ctx, src, &e.opts.Bundle)
+	if err != nil {
+		return agent.Payload{}, agent.Usage{}, err
+	}
+	var out agent.Payload
+	usage, err := e.run(ctx, e.base, b.Map, call, func(v *vm) error {
+		config, _ := json.Marshal(nonNil(call.Config))
+		text := v.newText(string(config))
+		v.enter(kindBegin, uint32(text))
+		v.call("qjs_free_value", text)
+		if err := v.evaluate(b); err != nil {
+			return err
+		}
+		if f := call.Function; f == "" && len(v.loaded.Exports) > 0 && !slices.Contains(v.loaded.Exports, "default") ||
+			f != "" && !slices.Contains(v.loaded.Exports, f) {
+			return noFunction(f, v.loaded.Exports)
+		}
+		out, err = v.invoke(call.Function, call)
+		return err
+	})
+	return out, usage, err
+}
+
+// run gives fn the guest of a fresh cell of image.
+func (e *Engine) run(ctx context.Context, image *cell.Image, source *SourceMap, call Call, fn func(*vm) error) (agent.Usage, error) {
+	c, err := image.Cell(ctx, cell.Env{
+		Tenant: call.Tenant, Limits: limits(call.Limits), Calls: call.Calls, Log: call.Log, Now: call.Now, Random: call.Random,
+	})
+	if err != nil {
+		return agent.Usage{}, err
+	}
+	defer c.Close()
+	v := &vm{cell: c, h: &e.handles, source: source}
+	c.Guest = v
+	v.fitStack()
+	err = fn(v)
+	v.land()
+	return c.Usage(), err
+}
+
+const neverEnds = "the function never returns: it waits for nothing"
+
+// head is the first half of a call into the prelude.
+type head struct {
+	Function string            `json:"function"`
+	Tag      string            `json:"tag,omitempty"` // json, text or bytes: what the input is
+	Config   map[string]string `json:"config"`
+	Method   string            `json:"method,omitempty"`
+	URL      string            `json:"url,omitempty"`
+	Header   [][2]string       `json:"header,omitempty"`
+}
+
+// invoke calls a function of the loaded module and waits for its value.
+func (v *vm) invoke(function string, call Call) (agent.Payload, error) {
+	if err := v.cell.In(len(call.Input.Body)); err != nil {
+		return agent.Payload{}, err
+	}
+	h := head{Function: function, Config: call.Config, Tag: "bytes"}
+	var input uint64
+	switch in := call.Input; {
+	case in.IsJSON() || in.Type == "" && len(in.Body) == 0:
+		if len(in.Body) > 0 && !json.Valid(in.Body) {
+			return agent.Payload{}, agent.Errorf(agent.Invalid, "the input says that it is JSON, and is not")
+		}
+		h.Tag = "json"
+		input = v.newText(string(in.Body))
+	case strings.HasPrefix(in.Type, "text/"):
+		h.Tag = "text"
+		input = v.newText(string(in.Body))
+	default:
+		input = v.newBytes(in.Body)
+	}
+	v.begin(kindCall, h, input)
+	if err := v.drive(v.hasEnded, neverEnds); err != nil {
+		return agent.Payload{}, err
+	}
+	return *v.result, nil
+}
+
+// begin hands a call to the prelude. It frees input.
+func (v *vm) begin(kind int, h head, input uint64) {
+	h.Config = nonNil(h.Config)
+	b, err := json.Marshal(h)
+	if err != nil {
+		v.fail(agent.Wrap(agent.Invalid, err, "the call cannot be written as JSON"))
+		return
+	}
+	text := v.newText(string(b))
+	v.enter(kind, uint32(text), uint32(input))
+	v.call("qjs_free_value", text)
+	v.call("qjs_free_value", input)
+}
+
+func nonNil(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+func noFunction(name string, exports []string) error {
+	e := &agent.Error{Kind: agent.NotFound, Msg: "the code has no function " + quote(name)}
+	if len(exports) > 0 {
+		e.Hint = "its functions are " + strings.Join(exports, ", ")
+	} else {
+		e.Hint = "export a function, or a default object or class with methods"
+	}
+	return e
+}
+
+func number(f float64) uint64 { return math.Float64bits(f) }

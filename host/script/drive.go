@@ -1,0 +1,175 @@
+package script
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// The kinds of entry, as main.js numbers them.
+const (
+	kindLoaded    = iota // (promise of the module's namespace)
+	kindCall             // (head, input)
+	kindFetch            // (head, body)
+	kindSettle           // (id, body, ok)
+	kindAlarm            // ()
+	kindRejection        // (reason)
+	kindBegin            // (config)
+	kindCount
+)
+
+// enter calls the prelude's entry function.
+func (v *vm) enter(kind int, args ...uint32) {
+	v.putU32(v.h.argv, v.h.kinds[kind])
+	for i, a := range args {
+		v.putU32(v.h.argv+4*uint32(i+1), a)
+	}
+	r := v.check(v.call("qjs_call", uint64(v.h.entry), uint64(v.h.undefined), uint64(len(args)+1), uint64(v.h.argv)))
+	v.call("qjs_free_value", r)
+}
+
+// pump runs the guest's jobs (promise reactions) until none is left, then reports rejections that nothing handled.
+func (v *vm) pump() {
+	for v.err == nil {
+		r := int32(v.call("qjs_execute_pending_job"))
+		if r > 0 {
+			continue
+		}
+		if r < 0 {
+			v.exception()
+			return
+		}
+		if len(v.rejected) == 0 {
+			return
+		}
+		v.reportRejected()
+	}
+}
+
+// drive runs the guest until done says so. It is an error when nothing is left to wait for before.
+func (v *vm) drive(done func() bool, stuck string) error {
+	for {
+		v.pump()
+		switch {
+		case v.err != nil:
+			return v.err
+		case done():
+			return v.failure
+		case v.next():
+		case v.failure != nil || v.result != nil || v.response != nil:
+			return v.failure // work given to waitUntil that waits for nothing
+		default:
+			return &agent.Error{Kind: agent.Failed, Msg: stuck,
+				Hint: "a promise is awaited that no call to the host and no timer will ever settle"}
+		}
+	}
+}
+
+func (v *vm) hasLoaded() bool { return v.loaded != nil || v.failure != nil }
+func (v *vm) hasEnded() bool  { return v.ended }
+
+// loaded is what the prelude says of a module.
+type loaded struct {
+	Exports []string `json:"exports"`
+	Fetch   bool     `json:"fetch"`
+}
+
+// evaluate runs the bundled module, up to the end of its top-level await.
+func (v *vm) evaluate(b *Bundle) error {
+	v.source = b.Map
+	m := v.eval(b.Code, moduleName, evalModule)
+	v.enter(kindLoaded, uint32(m))
+	v.call("qjs_free_value", m)
+	return v.drive(v.hasLoaded, "the module never finishes loading: its top-level await waits for nothing")
+}
+
+// Flags of qjs_eval.
+const (
+	evalGlobal = 0
+	evalModule = 1
+)
+
+// eval runs code and returns its value; that of a module is a promise.
+func (v *vm) eval(code []byte, name string, flags uint64) uint64 {
+	ptr, n := v.copyIn(code)
+	file, _ := v.copyIn([]byte(name))
+	r := v.check(v.call("qjs_eval", ptr, uint64(n), file, flags))
+	v.call("wasm_free", ptr)
+	v.call("wasm_free", file)
+	return r
+}
+
+// failure is an error as the prelude describes it.
+type failure struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	Stack   string `json:"stack"`
+	Cause   string `json:"cause"`
+}
+
+// setFailure takes what the author's code threw.
+func (v *vm) setFailure(b []byte) {
+	var f failure
+	if err := json.Unmarshal(b, &f); err != nil {
+		v.failure = agent.Wrap(agent.Failed, err, "the code failed with an error that cannot be read")
+		return
+	}
+	if f.Name == "RangeError" && strings.Contains(f.Message, stackOverflow) {
+		v.failure = stackExceeded()
+		return
+	}
+	msg := f.Message
+	if f.Name != "" {
+		msg = strings.TrimSuffix(f.Name+": "+msg, ": ")
+	}
+	v.failure = &agent.Error{
+		Kind: agent.Failed, Msg: mapText(v.source, msg), Pos: topOf(v.source, f.Stack), Stack: tidy(v.source, f.Stack+f.Cause),
+	}
+}
+
+// rejected is a promise that was rejected while nothing handled it.
+type rejected struct {
+	id              uint64 // of the promise
+	promise, reason uint64 // handles
+}
+
+// maxRejected bounds how many are kept until they are reported.
+const maxRejected = 100
+
+// rejection notes a promise that was rejected without a handler, or that got one after all. The handles are ours to free.
+func (v *vm) rejection(stack []uint64) {
+	r := rejected{promise: stack[0], reason: stack[1]}
+	handled := uint32(stack[2]) != 0
+	r.id = v.call("qjs_get_value_ptr", r.promise)
+	if !handled && len(v.rejected) < maxRejected {
+		v.rejected = append(v.rejected, r)
+		return
+	}
+	v.free(r)
+	if !handled {
+		return
+	}
+	for i, old := range v.rejected {
+		if old.id == r.id {
+			v.free(old)
+			v.rejected = append(v.rejected[:i], v.rejected[i+1:]...)
+			return
+		}
+	}
+}
+
+func (v *vm) free(r rejected) {
+	v.call("qjs_free_value", r.promise)
+	v.call("qjs_free_value", r.reason)
+}
+
+// reportRejected logs the rejections that were not handled by the end of the guest's jobs.
+func (v *vm) reportRejected() {
+	list := v.rejected
+	v.rejected = nil
+	for _, r := range list {
+		v.enter(kindRejection, uint32(r.reason))
+		v.free(r)
+	}
+}
