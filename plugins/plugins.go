@@ -17,8 +17,8 @@ import (
 
 // Limits bounds a package. A zero field means the default.
 type Limits struct {
-	Upload   int64 // bytes of the package; 32 MiB
-	Unpacked int64 // bytes of its files together; 64 MiB
+	Upload   int64 // bytes of the package; 64 MiB
+	Unpacked int64 // bytes of its files together; 128 MiB
 	Files    int   // entries of an archive, directories included; 10,000
 }
 
@@ -28,7 +28,7 @@ func Unlimited() *Limits {
 }
 
 func (l *Limits) or() Limits {
-	out := Limits{Upload: 32 << 20, Unpacked: 64 << 20, Files: 10_000}
+	out := Limits{Upload: 64 << 20, Unpacked: 128 << 20, Files: 10_000}
 	if l == nil {
 		return out
 	}

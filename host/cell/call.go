@@ -88,6 +88,9 @@ func (c *Cell) explain(err error) error {
 	case c.memory != nil && c.memory.denied():
 		return agent.Exceeded(agent.LimitMemory, "the code asked for more memory than its limit of %d bytes, and failed: %s",
 			c.env.Limits.Memory, msg)
+	case c.table != nil && c.table.Get() == 0:
+		return agent.Exceeded(agent.LimitTable, "the code asked for a table of more than its limit of %d entries, and failed: %s",
+			c.env.Limits.Table, msg)
 	}
 	return &agent.Error{Kind: agent.Failed, Msg: "the code trapped: " + msg, Stack: frames(trace)}
 }

@@ -24,6 +24,7 @@ type Cell struct {
 	memory  memory
 	fuel    api.MutableGlobal
 	globals []api.MutableGlobal
+	table   api.MutableGlobal         // the limit of its tables; nil when they cannot grow
 	funcs   []map[string]api.Function // by depth of re-entry: an api.Function is not re-entrant
 	running []api.Function            // the calls under way, outermost first
 	args    []*[maxArgs]uint64        // by depth
@@ -71,6 +72,9 @@ func (i *Image) instantiate(ctx context.Context) (*Cell, error) {
 	}
 	c.module = m
 	c.fuel = m.ExportedGlobal(prep.FuelGlobal).(api.MutableGlobal)
+	if i.code.module.Grows {
+		c.table = m.ExportedGlobal(prep.TableGlobal).(api.MutableGlobal)
+	}
 	for _, g := range i.code.module.Globals {
 		c.globals = append(c.globals, m.ExportedGlobal(g.Name).(api.MutableGlobal))
 	}
@@ -107,6 +111,9 @@ func (c *Cell) begin(ctx context.Context, env Env) {
 	c.unwatch = context.AfterFunc(c.ctx, func() { c.stop(c.ended()) })
 	c.held = 0
 	c.limitMemory()
+	if c.table != nil {
+		c.table.Set(uint64(env.Limits.Table))
+	}
 	c.grant()
 }
 

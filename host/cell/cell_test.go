@@ -254,6 +254,34 @@ func TestLimits(t *testing.T) {
 			}
 			open(t, img, cell.Env{Limits: agent.Limits{Memory: 2 << 16}}).Close()
 		})
+		t.Run("table", func(t *testing.T) {
+			m := kit()
+			m.Table = pages(2, -1)
+			m.Types = append(m.Types, wasmtest.Type{Params: []byte{i32}, Results: []byte{i32}})
+			m.Funcs = append(m.Funcs, wasmtest.Func{
+				Type: 2, Export: "growTable", Body: code(0xd0, wasmtest.FuncRef, 0x20, 0, 0xfc, 15, 0),
+			})
+			img := image(t, e, m, nil)
+			c := open(t, img, cell.Env{Limits: agent.Limits{Table: 10}})
+			defer c.Close()
+			if got := call(t, c, "growTable", 8); got != 2 {
+				t.Errorf("growth to the limit: %d, want the old size 2", int32(got))
+			}
+			if got := call(t, c, "growTable", 1); int32(got) != -1 {
+				t.Errorf("growth past the limit: %d, want -1", int32(got))
+			}
+			if got := call(t, c, "growTable", 1<<32-1); int32(got) != -1 {
+				t.Errorf("growth by all there is: %d, want -1", int32(got))
+			}
+			_, err := c.Call("trap")
+			if e := agent.AsError(err); e == nil || e.Limit != agent.LimitTable {
+				t.Errorf("a guest that traps after it was refused a table: %v", err)
+			}
+			_, err = img.Cell(t.Context(), cell.Env{Limits: agent.Limits{Table: 1}})
+			if e := agent.AsError(err); e == nil || e.Limit != agent.LimitTable {
+				t.Errorf("a table larger than the limit to start with: %v", err)
+			}
+		})
 		t.Run("host calls", func(t *testing.T) {
 			c := open(t, img, cell.Env{Limits: agent.Limits{HostCalls: 2}})
 			defer c.Close()

@@ -90,6 +90,9 @@ func (i *Image) Cell(ctx context.Context, env Env) (*Cell, error) {
 	if int64(i.size) > env.Limits.Memory {
 		return nil, agent.Exceeded(agent.LimitMemory, "the code needs %d bytes of memory to start, the limit is %d", i.size, env.Limits.Memory)
 	}
+	if n := int64(i.code.module.Table); n > env.Limits.Table {
+		return nil, agent.Exceeded(agent.LimitTable, "the code needs a table of %d entries to start, the limit is %d", n, env.Limits.Table)
+	}
 	c := i.take(env.Tenant)
 	if c == nil {
 		var err error

@@ -47,10 +47,13 @@ func (c *cutter) misc(at int) {
 		r.u32()
 		r.u32()
 		c.stop()
-	case op == miscTableGrow, op == miscTableFill:
+	case op == miscTableFill:
 		c.p.uses.tables = true
 		r.u32()
 		c.stop()
+	case op == miscTableGrow:
+		c.growTable(r.u32())
+		return
 	case op == miscTableSize:
 		r.u32()
 	default:

@@ -3,6 +3,7 @@ package prep
 // opUse records what kinds of state a module's code can change.
 type opUse struct {
 	tables   bool // table.set, grow, fill, copy or init
+	growth   bool // table.grow
 	segments bool // memory.init or data.drop: the data section must stay
 	drops    bool // data.drop or elem.drop
 }
@@ -39,6 +40,8 @@ const (
 	opI32ShrU      = 0x76
 	opI64Add       = 0x7c
 	opI64Sub       = 0x7d
+	opI64GtU       = 0x56
+	opDrop         = 0x1a
 	opI64ExtendU   = 0xad
 	opRefFunc      = 0xd2
 	opMisc         = 0xfc

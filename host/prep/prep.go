@@ -16,7 +16,7 @@ import (
 )
 
 // Version changes whenever the same input would be rewritten to different output. It is part of every cache key.
-const Version = 1
+const Version = 2
 
 // The names that prepared modules import and export. Authors may not export names with this prefix.
 const (
@@ -24,6 +24,7 @@ const (
 	MeterModule  = "skep:meter"  // import module of the refill function
 	RefillName   = "refill"      // refill(left i64) -> i64: called when fuel is below zero; returns the new fuel
 	FuelGlobal   = "skep:fuel"   // exported mutable i64 global
+	TableGlobal  = "skep:table"  // exported mutable i64 global: entries a table may grow to; 0 once growth was refused
 	StartName    = "skep:start"  // the module's start function, when it has one
 	globalPrefix = "skep:global" // exported mutable globals: skep:global0, ...
 )
@@ -74,6 +75,8 @@ type Module struct {
 	HasMemory bool
 	MinPages  uint32 // pages of 64 KiB that the memory starts with
 	HasStart  bool   // StartName is exported
+	Table     uint32 // entries that the largest table starts with
+	Grows     bool   // a table may grow: TableGlobal is exported
 
 	// Cloneable says that memory and globals are all the state there is. A module that changes its tables, or keeps a
 	// reference or a vector in a mutable global, is instantiated and initialised anew for each cell.

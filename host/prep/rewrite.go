@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// The rewritten module has one more import, refill, after the author's; one more global, the fuel, after the author's;
-// two more functions, the fill and copy helpers, after the author's; and the types of these. So the author's functions
+// The rewritten module has one more import, refill, after the author's; two more globals, the fuel and the limit of
+// tables, after the author's; two more functions, the fill and copy helpers, after the author's; and the types of these. So the author's functions
 // move up by one and nothing else moves.
 
 func (p *parser) refill() uint32 { return uint32(len(p.imports)) }
@@ -23,6 +23,17 @@ func (p *parser) fillHelper() uint32 { return uint32(len(p.imports) + 1 + len(p.
 func (p *parser) copyHelper() uint32 { return p.fillHelper() + 1 }
 func (p *parser) refillType() uint32 { return uint32(len(p.types)) }
 func (p *parser) helperType() uint32 { return p.refillType() + 1 }
+
+// growType is the type of the block in a table.grow: a reference -> i32.
+func (p *parser) growType(ref byte) uint32 {
+	if ref == ExternRef {
+		return p.refillType() + 3
+	}
+	return p.refillType() + 2
+}
+
+// tableGlobal comes after the fuel. It is there always, and exported when the module grows a table.
+func (p *parser) tableGlobal() uint32 { return p.fuelGlobal() + 1 }
 
 func (p *parser) rewrite() *Module {
 	m := &Module{
@@ -49,6 +60,10 @@ func (p *parser) rewrite() *Module {
 		}
 		m.Globals = append(m.Globals, Global{Name: globalName(i), Type: g.typ})
 	}
+	for _, t := range p.tables {
+		m.Table = max(m.Table, t.min)
+	}
+	m.Grows = p.uses.growth
 	m.Cloneable = m.Cloneable && !p.uses.tables
 	m.Resettable = m.Cloneable && !p.uses.drops
 
@@ -100,12 +115,14 @@ func putTypes(w []byte, s Signature) []byte {
 }
 
 func (p *parser) typeSection() []byte {
-	w := putU32(nil, uint32(len(p.types))+2)
+	w := putU32(nil, uint32(len(p.types))+4)
 	for _, t := range p.types {
 		w = putTypes(w, t)
 	}
 	w = putTypes(w, Signature{[]ValueType{I64}, []ValueType{I64}})
-	return putTypes(w, Signature{[]ValueType{I32, I32, I32}, nil})
+	w = putTypes(w, Signature{[]ValueType{I32, I32, I32}, nil})
+	w = putTypes(w, Signature{[]ValueType{FuncRef}, []ValueType{I32}})
+	return putTypes(w, Signature{[]ValueType{ExternRef}, []ValueType{I32}})
 }
 
 func (p *parser) importSection() []byte {
@@ -154,7 +171,7 @@ func (p *parser) memorySection() []byte {
 }
 
 func (p *parser) globalSection() []byte {
-	w := putU32(nil, uint32(len(p.globals))+1)
+	w := putU32(nil, uint32(len(p.globals))+2)
 	for _, g := range p.globals {
 		mut := byte(0)
 		if g.mutable {
@@ -163,12 +180,15 @@ func (p *parser) globalSection() []byte {
 		w = append(w, g.typ, mut)
 		p.constExpr(&reader{b: g.init, where: "global"}, &w)
 	}
-	return append(w, I64, 1, opI64Const, 0, opEnd)
+	return append(w, I64, 1, opI64Const, 0, opEnd, I64, 1, opI64Const, 0, opEnd)
 }
 
 func (p *parser) exportSection(m *Module) []byte {
 	n := len(p.exports) + len(m.Globals) + 1
 	if m.HasStart {
+		n++
+	}
+	if m.Grows {
 		n++
 	}
 	w := putU32(nil, uint32(n))
@@ -185,6 +205,9 @@ func (p *parser) exportSection(m *Module) []byte {
 		}
 	}
 	w = putU32(append(putName(w, FuelGlobal), 3), p.fuelGlobal())
+	if m.Grows {
+		w = putU32(append(putName(w, TableGlobal), 3), p.tableGlobal())
+	}
 	if m.HasStart {
 		w = putU32(append(putName(w, StartName), 0), p.shift(uint32(p.start)))
 	}

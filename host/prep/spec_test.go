@@ -116,6 +116,9 @@ func (s *specScript) load(ctx context.Context, r wazero.Runtime, c specCommand) 
 	for _, d := range p.Data {
 		ready.Memory().Write(d.Offset, d.Data)
 	}
+	if p.Grows {
+		ready.ExportedGlobal(prep.TableGlobal).(api.MutableGlobal).Set(1 << 32)
+	}
 	if p.HasStart {
 		if _, err := ready.ExportedFunction(prep.StartName).Call(ctx); err != nil {
 			s.t.Fatalf("line %d: start: %v", c.Line, err)
