@@ -1,0 +1,96 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+)
+
+// part makes the figures of one id.
+type part struct {
+	id  string
+	run func(context.Context, *bench) ([]Figure, error)
+}
+
+var parts = []part{
+	{"P1", newText}, {"P2", storedImage}, {"P3", freshCell}, {"P4", liveMemory}, {"P7", stopping}, {"P8", metering},
+	{"P9", hostCalls},
+}
+
+func main() {
+	only := flag.String("only", "", "ids of the figures to make, such as P1,P7; all unless given")
+	quick := flag.Bool("quick", false, "fewer rounds: to see that it works, not for figures to cite")
+	file := flag.String("json", "", "`FILE` to write the figures to as JSON")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *only, *quick, *file, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string, quick bool, file string, out, progress io.Writer) (err error) {
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	b, err := newBench(ctx, quick, progress)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	began, before := time.Now(), loadAverage()
+	var figures []Figure
+	for _, p := range chosen {
+		fmt.Fprintf(progress, "%s...\n", p.id)
+		start := time.Now()
+		fs, err := p.run(ctx, b)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.id, err)
+		}
+		fmt.Fprintf(progress, "%s took %.1f s\n", p.id, time.Since(start).Seconds())
+		figures = append(figures, fs...)
+	}
+	if err := writeTable(out, figures); err != nil {
+		return err
+	}
+	at := conditionsNow(quick, began, before)
+	fmt.Fprintf(out, "\n%s\n", at)
+	if file == "" {
+		return nil
+	}
+	report, err := json.MarshalIndent(struct {
+		Conditions conditions `json:"conditions"`
+		Figures    []Figure   `json:"figures"`
+	}{at, figures}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(report, '\n'), 0o644)
+}
+
+func choose(only string) ([]part, error) {
+	if only == "" {
+		return parts, nil
+	}
+	var chosen []part
+	for id := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(parts, func(p part) bool { return strings.EqualFold(p.id, strings.TrimSpace(id)) })
+		if i < 0 {
+			return nil, fmt.Errorf("--only %s: no such figure", id)
+		}
+		chosen = append(chosen, parts[i])
+	}
+	return chosen, nil
+}

@@ -1,0 +1,203 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+// server is a child process that listens on a loopback address.
+type server struct {
+	cmd   *exec.Cmd
+	addr  string
+	token string
+}
+
+// stop ends the process and waits for it.
+func (s *server) stop() {
+	if s == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() { _ = s.cmd.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		_ = s.cmd.Process.Kill()
+		<-ended
+	}
+}
+
+func (s *server) cpu() (float64, error) { return cpuOf(s.cmd.Process.Pid) }
+
+// greetAgent is the stored agent of figure P2; the peer has the same as a handler.
+const greetAgent = `export function greet(input) { return { hi: input.name } }`
+
+// ourServer builds and starts skep serve, with an agent called bench.
+func (b *bench) ourServer(ctx context.Context) (*server, error) {
+	if b.skep != nil {
+		return b.skep, nil
+	}
+	program := filepath.Join(b.dir, "skep")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/skep")
+	build.Dir = b.root
+	if _, err := build.Output(); err != nil {
+		return nil, fmt.Errorf("build skep: %w", explain(err))
+	}
+	cmd := exec.Command(program, "serve", "--json", "--listen", "127.0.0.1:0", "--data", filepath.Join(b.dir, "data"))
+	log, err := os.Create(filepath.Join(b.dir, "skep.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &server{cmd: cmd}
+	b.skep = s
+	var info struct {
+		URL       string `json:"url"`
+		TokenFile string `json:"token_file"`
+	}
+	if err := json.NewDecoder(bufio.NewReader(stdout)).Decode(&info); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("skep serve did not start: %w: %s", err, said)
+	}
+	token, err := os.ReadFile(info.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(info.URL)
+	if err != nil {
+		return nil, err
+	}
+	s.addr, s.token = u.Host, strings.TrimSpace(string(token))
+	c := client.New(info.URL, s.token, nil)
+	up := client.Upload{Name: "bench", Version: "1.0.0", Filename: "bench.js", Body: []byte(greetAgent)}
+	if _, err := c.PutPlugin(ctx, up, nil); err != nil {
+		return nil, fmt.Errorf("store the agent's code: %w", err)
+	}
+	_, err = c.CreateAgent(ctx, client.NewAgent{Name: "bench", Plugin: "bench", Limits: agent.Limits{}})
+	return s, err
+}
+
+// peerVersion is that of package.json.
+const peerVersion = "1.20261117.1"
+
+// peerServer installs and starts workerd. When it cannot be had here it returns nil, and b.noPeer says why.
+func (b *bench) peerServer(ctx context.Context) (*server, error) {
+	if b.peer != nil || b.noPeer != "" {
+		return b.peer, nil
+	}
+	program, err := b.installPeer(ctx)
+	if err != nil {
+		b.noPeer = err.Error()
+		fmt.Fprintf(b.progress, "the peer is not here: %s\n", b.noPeer)
+		return nil, nil
+	}
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, "serve", filepath.Join(b.root, "internal/bench/peer/config.capnp"), "config", "--experimental",
+		"--socket-addr", "main="+addr)
+	log, err := os.Create(filepath.Join(b.dir, "peer.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	b.peer = &server{cmd: cmd, addr: addr}
+	if err := awaitPeer(ctx, addr); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("workerd did not start: %w: %s", err, said)
+	}
+	return b.peer, nil
+}
+
+// installPeer runs npm once and returns workerd's path.
+func (b *bench) installPeer(ctx context.Context) (string, error) {
+	dir := filepath.Join(b.root, "internal/bench/peer")
+	find := func() string {
+		found, _ := filepath.Glob(filepath.Join(dir, "node_modules/@cloudflare/workerd-*/bin/workerd"))
+		if len(found) == 0 {
+			return ""
+		}
+		return found[0]
+	}
+	if program := find(); program != "" {
+		return program, nil
+	}
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return "", errors.New("npm is not installed")
+	}
+	ctx, stop := context.WithTimeout(ctx, 2*time.Minute)
+	defer stop()
+	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	cmd.Dir = dir
+	if _, err := cmd.Output(); err != nil {
+		return "", fmt.Errorf("npm ci: %w", explain(err))
+	}
+	if program := find(); program != "" {
+		return program, nil
+	}
+	return "", errors.New("npm has no workerd for this platform")
+}
+
+func freeAddress() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer ln.Close()
+	return ln.Addr().String(), nil
+}
+
+func awaitPeer(ctx context.Context, addr string) error {
+	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/ready", nil)
+		if err != nil {
+			return err
+		}
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			_, _ = io.Copy(io.Discard, res.Body)
+			return res.Body.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
