@@ -43,6 +43,7 @@ func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
 	err := fn.CallWithStack(&c.call, buf[:])
 	if outermost {
 		c.meter.leave()
+		c.image.code.engine.turns.leave(c)
 	}
 	c.running = c.running[:len(c.running)-1]
 	if err != nil {
@@ -85,7 +86,7 @@ func (c *Cell) explain(err error) error {
 	switch {
 	case strings.Contains(msg, "stack overflow"):
 		return c.stackError()
-	case c.memory != nil && c.memory.denied():
+	case c.Denied():
 		return agent.Exceeded(agent.LimitMemory, "the code asked for more memory than its limit of %d bytes, and failed: %s",
 			c.env.Limits.Memory, msg)
 	case c.table != nil && c.table.Get() == 0:
@@ -94,6 +95,10 @@ func (c *Cell) explain(err error) error {
 	}
 	return &agent.Error{Kind: agent.Failed, Msg: "the code trapped: " + msg, Stack: frames(trace)}
 }
+
+// Denied reports whether the guest asked for memory past its limit. A guest's own runtime may have turned that into an
+// exception.
+func (c *Cell) Denied() bool { return c.memory != nil && c.memory.denied() }
 
 func (c *Cell) stackError() error {
 	return agent.Exceeded(agent.LimitStack, "the code recursed past its stack limit of %d bytes", c.env.Limits.Stack)

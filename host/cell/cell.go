@@ -29,15 +29,17 @@ type Cell struct {
 	running []api.Function            // the calls under way, outermost first
 	args    []*[maxArgs]uint64        // by depth
 
-	env     Env
-	call    callContext
-	ctx     context.Context
-	cancel  context.CancelFunc
-	unwatch func() bool
-	stopped atomic.Pointer[stopped]
-	broken  bool // it trapped or was stopped: nothing in it can be trusted
-	meter   counters
-	held    int64 // bytes that the host keeps for the guest, see Hold
+	env      Env
+	call     callContext
+	ctx      context.Context
+	cancel   context.CancelFunc
+	unwatch  func() bool
+	stopped  atomic.Pointer[stopped]
+	placed   bool // it has one of the engine's places, see turns
+	placedAt time.Time
+	broken   bool // it trapped or was stopped: nothing in it can be trusted
+	meter    counters
+	held     int64 // bytes that the host keeps for the guest, see Hold
 
 	// Guest is the state that the guest's family (Extism, script) keeps with the cell for one life.
 	Guest any
@@ -108,6 +110,7 @@ func (c *Cell) begin(ctx context.Context, env Env) {
 	c.ctx, c.cancel = context.WithTimeoutCause(ctx, env.Limits.Wall, errWall)
 	c.call = callContext{Context: c.ctx, cell: c}
 	c.meter = counters{started: time.Now()}
+	c.image.code.engine.turns.begin(c.meter.started)
 	c.unwatch = context.AfterFunc(c.ctx, func() { c.stop(c.ended()) })
 	c.held = 0
 	c.limitMemory()

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
@@ -39,6 +40,7 @@ type Engine struct {
 	funcs    map[string]map[string]Func
 	stack    stackLayout
 	memories *memories
+	turns    *turns
 
 	mu     sync.Mutex
 	closed bool
@@ -49,7 +51,7 @@ func New(ctx context.Context, funcs []Func, o *Options) (_ *Engine, err error) {
 	if o == nil {
 		o = &Options{}
 	}
-	e := &Engine{opts: *o, caps: prep.DefaultCaps(), funcs: map[string]map[string]Func{}, memories: newMemories(o.Copy)}
+	e := &Engine{opts: *o, caps: prep.DefaultCaps(), funcs: map[string]map[string]Func{}, memories: newMemories(o.Copy), turns: newTurns(runtime.GOMAXPROCS(0))}
 	if o.Caps != nil {
 		e.caps = *o.Caps
 	}

@@ -2,7 +2,6 @@ package cell
 
 import (
 	"context"
-	"runtime"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -12,9 +11,6 @@ import (
 // fuelGrant is how much fuel a cell gets at a time: at about a nanosecond each, it is back in well under a millisecond,
 // which bounds how long it can keep a thread, and with it the garbage collector, from stopping.
 const fuelGrant = 200_000
-
-// turn is how long a cell runs before it lets others have its thread.
-const turn = 5 * time.Millisecond
 
 // counters measure one life of a cell.
 type counters struct {
@@ -63,10 +59,13 @@ func (c *Cell) refill(at *uint64) {
 	if c.meter.active > c.env.Limits.CPU {
 		c.Fail(agent.Exceeded(agent.LimitCPU, "the code used more CPU time than its limit of %s", c.env.Limits.CPU))
 	}
-	if now.Sub(c.meter.yielded) >= turn {
-		runtime.Gosched()
+	if ran := now.Sub(c.meter.yielded); ran >= slice {
+		c.image.code.engine.turns.next(c.ctx, c, ran)
 		c.meter.entered = time.Now()
 		c.meter.yielded = c.meter.entered
+		if s := c.stopped.Load(); s != nil {
+			panic(s)
+		}
 	}
 	c.meter.granted += fuelGrant
 }
@@ -84,6 +83,7 @@ func (c *Cell) Wait() (done func()) {
 		return func() {}
 	}
 	c.meter.active += time.Since(c.meter.entered)
+	c.image.code.engine.turns.leave(c)
 	return func() {
 		c.meter.entered = time.Now()
 		c.meter.yielded = c.meter.entered
