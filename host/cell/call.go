@@ -8,6 +8,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/prep"
 )
 
 // Exit is the error of a guest that ended itself by WASI's proc_exit.
@@ -25,7 +26,12 @@ const maxArgs = 16
 // from host functions too. After an error other than ErrNoFunction the cell is good for nothing but Close. Errors are of
 // kind Failed for traps, Exhausted for limits, Cancelled; or *Exit.
 func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
-	fn := c.function(name)
+	index, dispatched := c.image.code.module.Dispatch[name]
+	through := name
+	if dispatched {
+		through = prep.DispatchName
+	}
+	fn := c.function(through)
 	if fn == nil {
 		return 0, ErrNoFunction
 	}
@@ -34,7 +40,12 @@ func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
 		return 0, s.err
 	}
 	buf := c.args[len(c.running)]
-	copy(buf[:], args)
+	if dispatched {
+		buf[0] = uint64(index)
+		copy(buf[1:], args)
+	} else {
+		copy(buf[:], args)
+	}
 	c.running = append(c.running, fn)
 	outermost := len(c.running) == 1
 	if outermost {
@@ -86,7 +97,7 @@ func (c *Cell) explain(err error) error {
 	switch {
 	case strings.Contains(msg, "stack overflow"):
 		return c.stackError()
-	case c.Denied():
+	case c.memory != nil && c.memory.denied():
 		return agent.Exceeded(agent.LimitMemory, "the code asked for more memory than its limit of %d bytes, and failed: %s",
 			c.env.Limits.Memory, msg)
 	case c.table != nil && c.table.Get() == 0:
@@ -96,10 +107,6 @@ func (c *Cell) explain(err error) error {
 	return &agent.Error{Kind: agent.Failed, Msg: "the code trapped: " + msg, Stack: frames(trace)}
 }
 
-// Denied reports whether the guest asked for memory past its limit. A guest's own runtime may have turned that into an
-// exception.
-func (c *Cell) Denied() bool { return c.memory != nil && c.memory.denied() }
-
 func (c *Cell) stackError() error {
 	return agent.Exceeded(agent.LimitStack, "the code recursed past its stack limit of %d bytes", c.env.Limits.Stack)
 }
@@ -107,9 +114,11 @@ func (c *Cell) stackError() error {
 // frames tidies the engine's trace: one function a line, without its indentation.
 func frames(trace string) string {
 	const most = 32
-	lines := strings.Split(strings.TrimSpace(trace), "\n")
-	for i, l := range lines {
-		lines[i] = strings.TrimSpace(l)
+	var lines []string
+	for l := range strings.Lines(trace) {
+		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "."+prep.DispatchName+"(") {
+			lines = append(lines, l)
+		}
 	}
 	if len(lines) > most {
 		lines = append(lines[:most], fmt.Sprintf("... %d more", len(lines)-most))

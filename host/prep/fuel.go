@@ -15,12 +15,13 @@ package prep
 //	  br A              ...
 //	end                 br_if inner (fuel >= 0); br outer
 //
-// To keep the charges few, a region that costs less than smallRegion is charged with the nearest charged region that
-// dominates it, as long as that one has taken less than hoistBudget in this way. So no instruction is ever run without
-// having been paid for, and what is paid too much is bounded by a constant for each region.
+// To keep the charges few in small functions, which are called often, a region of a function without loops that costs
+// less than smallRegion is charged with the nearest charged region that dominates it, as long as that one has taken less
+// than hoistBudget in this way. So no instruction is ever run without having been paid for, most are paid exactly, and
+// what is paid too much is bounded for each call.
 const (
 	smallRegion = 32
-	hoistBudget = 64
+	hoistBudget = 32
 	callCost    = 10   // of call and call_indirect; functions that cost no more than that in all are free
 	growCost    = 100  // of memory.grow
 	bulkCost    = 4096 // of the table instructions and memory.init, whose sizes the caps bound
@@ -242,7 +243,7 @@ func (c *cutter) settle() {
 		if g.pinned {
 			g.cost = max(g.cost, 1)
 		}
-		if g.dead || g.checked || g.pinned || i == 0 || g.cost >= smallRegion {
+		if len(c.loops) > 0 || g.dead || g.checked || g.pinned || i == 0 || g.cost >= smallRegion {
 			continue
 		}
 		to := &regs[charged[g.parent]]

@@ -42,7 +42,12 @@ const (
 	opI64Sub       = 0x7d
 	opI64GtU       = 0x56
 	opDrop         = 0x1a
+	opI32Wrap      = 0xa7
 	opI64ExtendU   = 0xad
+	opF32Bits      = 0xbc
+	opF64Bits      = 0xbd
+	opF32FromBits  = 0xbe
+	opF64FromBits  = 0xbf
 	opRefFunc      = 0xd2
 	opMisc         = 0xfc
 	opVector       = 0xfd

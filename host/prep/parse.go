@@ -56,6 +56,8 @@ type parser struct {
 	data    []data
 
 	uses opUse
+
+	dispatched []uint32 // functions that the dispatcher calls, by its index
 }
 
 type limits struct {

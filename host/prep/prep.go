@@ -16,7 +16,7 @@ import (
 )
 
 // Version changes whenever the same input would be rewritten to different output. It is part of every cache key.
-const Version = 2
+const Version = 3
 
 // The names that prepared modules import and export. Authors may not export names with this prefix.
 const (
@@ -26,6 +26,7 @@ const (
 	FuelGlobal   = "skep:fuel"   // exported mutable i64 global
 	TableGlobal  = "skep:table"  // exported mutable i64 global: entries a table may grow to; 0 once growth was refused
 	StartName    = "skep:start"  // the module's start function, when it has one
+	DispatchName = "skep:call"   // (index i32, six arguments as i64) -> i64: calls an exported function, see Module.Dispatch
 	globalPrefix = "skep:global" // exported mutable globals: skep:global0, ...
 )
 
@@ -75,8 +76,14 @@ type Module struct {
 	HasMemory bool
 	MinPages  uint32 // pages of 64 KiB that the memory starts with
 	HasStart  bool   // StartName is exported
-	Table     uint32 // entries that the largest table starts with
-	Grows     bool   // a table may grow: TableGlobal is exported
+
+	// Dispatch gives the index by which DispatchName calls an exported function, StartName included. The engine keeps a
+	// native stack for each function that a host calls; through this one export, a cell needs just one. Functions of more
+	// than six parameters or one result, or with vectors or references, are not there.
+	Dispatch map[string]uint32
+
+	Table uint32 // entries that the largest table starts with
+	Grows bool   // a table may grow: TableGlobal is exported
 
 	// Cloneable says that memory and globals are all the state there is. A module that changes its tables, or keeps a
 	// reference or a vector in a mutable global, is instantiated and initialised anew for each cell.

@@ -139,7 +139,7 @@ func TestFuelCoversWhatRan(t *testing.T) {
 			if _, err := g.call("f"); err != nil {
 				t.Fatal(err)
 			}
-			if got := g.fuel(); got < tc.ran || got > 4*tc.ran+100 {
+			if got := g.fuel(); got < tc.ran || got > 2*tc.ran+100 {
 				t.Errorf("charged %d for %d instructions", got, tc.ran)
 			}
 		})

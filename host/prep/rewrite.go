@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// The rewritten module has one more import, refill, after the author's; two more globals, the fuel and the limit of
-// tables, after the author's; two more functions, the fill and copy helpers, after the author's; and the types of these. So the author's functions
-// move up by one and nothing else moves.
+// The rewritten module has one more import, refill; two more globals, the fuel and the limit of tables; three more
+// functions, the fill and copy helpers and the dispatcher; and the types of these; each after the author's. So the
+// author's functions move up by one and nothing else moves.
 
 func (p *parser) refill() uint32 { return uint32(len(p.imports)) }
 
@@ -21,6 +21,7 @@ func (p *parser) shift(f uint32) uint32 {
 func (p *parser) fuelGlobal() uint32 { return uint32(len(p.globals)) }
 func (p *parser) fillHelper() uint32 { return uint32(len(p.imports) + 1 + len(p.funcs)) }
 func (p *parser) copyHelper() uint32 { return p.fillHelper() + 1 }
+func (p *parser) dispatcher() uint32 { return p.fillHelper() + 2 }
 func (p *parser) refillType() uint32 { return uint32(len(p.types)) }
 func (p *parser) helperType() uint32 { return p.refillType() + 1 }
 
@@ -31,6 +32,8 @@ func (p *parser) growType(ref byte) uint32 {
 	}
 	return p.refillType() + 2
 }
+
+func (p *parser) dispatchType() uint32 { return p.refillType() + 4 }
 
 // tableGlobal comes after the fuel. It is there always, and exported when the module grows a table.
 func (p *parser) tableGlobal() uint32 { return p.fuelGlobal() + 1 }
@@ -44,6 +47,7 @@ func (p *parser) rewrite() *Module {
 			m.Exports = append(m.Exports, Func{Name: e.name, Signature: p.signature(e.index)})
 		}
 	}
+	m.Dispatch = p.planDispatch()
 	code := p.codeSection() // first: it finds out what the module uses
 	for _, d := range p.data {
 		if d.active {
@@ -101,10 +105,7 @@ func (p *parser) rewrite() *Module {
 			w = putBytes(append(w, byte(id)), body)
 		}
 	}
-	if names := p.nameSection(); names != nil {
-		w = putBytes(append(w, secCustom), names)
-	}
-	m.Code = w
+	m.Code = putBytes(append(w, secCustom), p.nameSection())
 	return m
 }
 
@@ -115,14 +116,15 @@ func putTypes(w []byte, s Signature) []byte {
 }
 
 func (p *parser) typeSection() []byte {
-	w := putU32(nil, uint32(len(p.types))+4)
+	w := putU32(nil, uint32(len(p.types))+5)
 	for _, t := range p.types {
 		w = putTypes(w, t)
 	}
 	w = putTypes(w, Signature{[]ValueType{I64}, []ValueType{I64}})
 	w = putTypes(w, Signature{[]ValueType{I32, I32, I32}, nil})
 	w = putTypes(w, Signature{[]ValueType{FuncRef}, []ValueType{I32}})
-	return putTypes(w, Signature{[]ValueType{ExternRef}, []ValueType{I32}})
+	w = putTypes(w, Signature{[]ValueType{ExternRef}, []ValueType{I32}})
+	return putTypes(w, dispatchSignature)
 }
 
 func (p *parser) importSection() []byte {
@@ -137,11 +139,12 @@ func (p *parser) importSection() []byte {
 }
 
 func (p *parser) functionSection() []byte {
-	w := putU32(nil, uint32(len(p.funcs))+2)
+	w := putU32(nil, uint32(len(p.funcs))+3)
 	for _, t := range p.funcs {
 		w = putU32(w, t)
 	}
-	return putU32(putU32(w, p.helperType()), p.helperType())
+	w = putU32(putU32(w, p.helperType()), p.helperType())
+	return putU32(w, p.dispatchType())
 }
 
 func putLimits(w []byte, l limits, most uint32) []byte {
@@ -184,7 +187,7 @@ func (p *parser) globalSection() []byte {
 }
 
 func (p *parser) exportSection(m *Module) []byte {
-	n := len(p.exports) + len(m.Globals) + 1
+	n := len(p.exports) + len(m.Globals) + 2
 	if m.HasStart {
 		n++
 	}
@@ -205,6 +208,7 @@ func (p *parser) exportSection(m *Module) []byte {
 		}
 	}
 	w = putU32(append(putName(w, FuelGlobal), 3), p.fuelGlobal())
+	w = putU32(append(putName(w, DispatchName), 0), p.dispatcher())
 	if m.Grows {
 		w = putU32(append(putName(w, TableGlobal), 3), p.tableGlobal())
 	}
@@ -253,13 +257,14 @@ func (p *parser) elementSection() []byte {
 }
 
 func (p *parser) codeSection() []byte {
-	w := putU32(nil, uint32(len(p.code))+2)
+	w := putU32(nil, uint32(len(p.code))+3)
 	w = slices.Grow(w, len(p.raw[secCode])*3/2)
 	for i, body := range p.code {
 		w = putBytes(w, p.instrument(i, body))
 	}
 	w = putBytes(w, p.fillBody())
-	return putBytes(w, p.copyBody())
+	w = putBytes(w, p.copyBody())
+	return putBytes(w, p.dispatchBody())
 }
 
 // dataSection keeps the segments only for a module that names them: then the active ones become empty.
@@ -279,17 +284,19 @@ func (p *parser) dataSection() []byte {
 	return w
 }
 
-// nameSection shifts the function names (core 2.0, section 7.4.1) and drops the rest. Names are for stack traces only, so
-// a section that does not read well is dropped whole.
+// nameSection shifts the function names (core 2.0, section 7.4.1), adds the dispatcher's and drops the rest. Names are for
+// stack traces only, so those of a section that does not read well are dropped, too.
 func (p *parser) nameSection() []byte {
-	w, err := p.shiftNames()
+	names, n, err := p.shiftNames()
 	if err != nil {
-		return nil
+		names, n = nil, 0
 	}
-	return w
+	sub := append(putU32(nil, n+1), names...)
+	sub = putName(putU32(sub, p.dispatcher()), DispatchName)
+	return putBytes(append(putName(nil, "name"), 1), sub)
 }
 
-func (p *parser) shiftNames() (w []byte, err error) {
+func (p *parser) shiftNames() (w []byte, n uint32, err error) {
 	defer catch(&err)
 	r := &reader{b: p.names, where: "name"}
 	for r.more() {
@@ -299,13 +306,11 @@ func (p *parser) shiftNames() (w []byte, err error) {
 			continue
 		}
 		s := &reader{b: body, where: "name"}
-		n := s.count()
-		sub := putU32(nil, uint32(n))
+		n = uint32(s.count())
 		for range n {
-			sub = putU32(sub, p.shift(s.u32()))
-			sub = putName(sub, s.name(1<<16))
+			w = putU32(w, p.shift(p.funcIndex(s.u32())))
+			w = putName(w, s.name(1<<16))
 		}
-		return putBytes(append(putName(nil, "name"), 1), sub), nil
 	}
-	return nil, nil
+	return w, n, nil
 }
