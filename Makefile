@@ -1,7 +1,8 @@
 .DEFAULT_GOAL := help
-.PHONY: help run demo check lint test race fuzz bench golden guest build
+.PHONY: help run demo check lint test race fuzz fault bench golden guest build
 
 FUZZTIME ?= 60s
+FAULTTIME ?= 60s
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 help:   ## list the targets
@@ -37,6 +38,9 @@ race:   ## the Go tests under the race detector
 
 fuzz:   ## every fuzz target for FUZZTIME
 	scripts/fuzz $(FUZZTIME)
+
+fault:  ## kill, cut power, fill disks and flip bits under both stores, each for FAULTTIME; as root
+	go run ./internal/fault --for $(FAULTTIME)
 
 bench:  ## print each figure of docs/design/performance.md beside its target
 	go run ./internal/bench

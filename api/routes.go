@@ -70,6 +70,8 @@ func (s *Server) table() []route {
 		{method: "DELETE", path: "/v1/tokens/{id}", id: "deleteToken", summary: "Delete a token", status: 204, endpoint: handle(s.deleteToken)},
 		{method: "POST", path: "/v1/tokens/delete", id: "deleteTokens", summary: "Delete tokens", status: 204, endpoint: handle(s.deleteTokens)},
 
+		{method: "GET", path: "/v1/backup", id: "backup", summary: "Download a backup of the whole store", endpoint: handle(s.backup), media: []string{typeBackup}},
+
 		{method: "GET", path: "/v1/openapi.json", id: "openapi", summary: "This document", endpoint: handle(s.openapi), open: true},
 		{method: "GET", path: "/healthz", id: "health", summary: "Whether the process is alive", endpoint: handle(s.healthz), open: true},
 		{method: "GET", path: "/readyz", id: "ready", summary: "Whether requests are taken", endpoint: handle(s.readyz), open: true},

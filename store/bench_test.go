@@ -3,24 +3,34 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/memkv"
+	"github.com/skep-dev/skep/store/pebblekv"
 )
 
 // BenchmarkCommit appends one event of 1 KB to each writer's own log, durably.
 func BenchmarkCommit(b *testing.B) {
-	for _, kind := range []string{"badger", "mem"} {
+	for _, kind := range []string{"badger", "pebble", "mem"} {
 		for _, writers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/%d", kind, writers), func(b *testing.B) {
 				dir := b.TempDir()
 				var s *store.Store
-				if kind == "mem" {
+				switch kind {
+				case "mem":
 					s = openStore(b, memkv.New(), dir, nil)
-				} else {
+				case "pebble":
+					db, err := pebblekv.Open(filepath.Join(dir, "kv"), nil)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Cleanup(func() { db.Close() })
+					s = openStore(b, db, dir, nil)
+				case "badger":
 					s = openStore(b, openBadger(b, dir), dir, nil)
 				}
 				addAgent(b, s, "a")

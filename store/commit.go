@@ -26,6 +26,7 @@ type committer struct {
 	db         kv.DB
 	maxBytes   int
 	maxChanges int
+	room       func() error       // asked by the leader before each batch
 	applied    func(commit int64) // called by the leader after each durable batch
 
 	mu      sync.Mutex // guards what follows; held for no longer than it takes to change a queue
@@ -45,8 +46,8 @@ type request struct {
 	panicked any
 }
 
-func newCommitter(db kv.DB, commit int64, applied func(int64)) *committer {
-	c := &committer{db: db, commit: commit, applied: applied, maxBytes: maxTxBytes, maxChanges: maxTxChanges}
+func newCommitter(db kv.DB, commit int64, room func() error, applied func(int64)) *committer {
+	c := &committer{db: db, commit: commit, room: room, applied: applied, maxBytes: maxTxBytes, maxChanges: maxTxChanges}
 	if l, ok := db.(kv.Limits); ok {
 		bytes, changes := l.MaxBatch()
 		if bytes > 0 {
@@ -113,6 +114,9 @@ func (c *committer) lead(ctx context.Context) {
 	err := c.broken
 	c.mu.Unlock()
 
+	if err == nil {
+		err = c.room()
+	}
 	if err == nil {
 		n, err = c.batch(ctx, group)
 	}
@@ -279,9 +283,11 @@ func dbError(err error) error {
 		return agent.Wrap(agent.Unavailable, err, "the store is closed")
 	case errors.Is(err, kv.ErrFull):
 		return &agent.Error{
-			Kind: agent.Unavailable, Msg: "the disk is full; nothing was changed", Err: err,
-			Hint: "make room on the disk of the data directory",
+			Kind: agent.Unavailable, Msg: "the disk is nearly full; nothing was changed", Err: err,
+			Hint: "make room on the disk of the data directory; no restart is needed",
 		}
+	case errors.Is(err, kv.ErrCorrupt):
+		return damaged("the database", "%v", err)
 	}
 	return agent.Wrap(agent.Unavailable, err, "the database could not be read or written")
 }

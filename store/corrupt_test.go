@@ -42,6 +42,9 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 	s := openStore(t, db, t.TempDir(), nil)
 	ctx := t.Context()
 	for _, v := range []string{"1", "2"} {
+		if _, err := s.PutBlob(ctx, []byte(v)); err != nil {
+			t.Fatal(err)
+		}
 		if _, _, err := s.PutPlugin(ctx, agent.Plugin{App: app, Name: "p", Version: v, Digest: agent.DigestOf([]byte(v))}, store.Once{}); err != nil {
 			t.Fatal(err)
 		}

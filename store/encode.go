@@ -114,11 +114,8 @@ func (s *Store) stow(b []byte, limit int) (body, error) {
 	if len(b) <= limit {
 		return body{here: b}, nil
 	}
-	d, err := s.blobs.Put(b)
-	if err != nil {
-		return body{}, agent.Wrap(agent.Unavailable, err, "the data could not be written to disk")
-	}
-	return body{blob: d}, nil
+	d, err := s.putBlob(b)
+	return body{blob: d}, err
 }
 
 // fetch returns the bytes of body i of the record at k.

@@ -71,8 +71,6 @@ const (
 	tokens   space = "tokens"
 )
 
-func spaces() []space { return []space{plugins, agents, sessions, runs, tokens} }
-
 // noApp stands where an app's name would, for what belongs to no app.
 const noApp agent.App = "-"
 

@@ -3,16 +3,19 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store/blob"
 	"github.com/skep-dev/skep/store/internal/dirlock"
+	"github.com/skep-dev/skep/store/internal/disk"
 	"github.com/skep-dev/skep/store/kv"
 )
 
@@ -22,7 +25,10 @@ type Options struct {
 	AgentLog int64            // events an agent's log keeps; 0 means 10,000
 	// Check bounds the Verify that Open runs after an unclean stop; 0 means 2 seconds. A negative one leaves it out.
 	Check time.Duration
-	Log   *slog.Logger // nil says nothing
+	// MinFree is the room in bytes that dir's disk must have for a commit or a blob; 0 means 256 MiB, a negative one asks
+	// for none. Less is a refusal that ends when there is room again. Databases deal badly with a disk that is full.
+	MinFree int64
+	Log     *slog.Logger // nil says nothing
 }
 
 // Store is safe for concurrent use.
@@ -32,10 +38,14 @@ type Store struct {
 	commit   *committer
 	lock     *dirlock.Lock
 	witness  *witness
+	dir      string
+	minFree  int64
 	now      func() time.Time
 	agentLog int64
 	log      *slog.Logger
 
+	wasClosed bool
+	damaged   atomic.Bool  // Verify found something
 	onceFrom  atomic.Int64 // no idempotency key ends before this Unix second; a hint
 	closeOnce sync.Once
 	closeErr  error
@@ -47,7 +57,10 @@ func Open(ctx context.Context, db kv.DB, dir string, o *Options) (_ *Store, err 
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{db: db, now: o.Now, agentLog: o.AgentLog, log: o.Log}
+	s := &Store{db: db, dir: dir, minFree: o.MinFree, now: o.Now, agentLog: o.AgentLog, log: o.Log}
+	if s.minFree == 0 {
+		s.minFree = 256 << 20
+	}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -75,12 +88,11 @@ func Open(ctx context.Context, db kv.DB, dir string, o *Options) (_ *Store, err 
 	if err != nil {
 		return nil, err
 	}
-	clean := false
-	if s.witness, clean, err = openWitness(filepath.Join(dir, "commit"), commit); err != nil {
+	if s.witness, s.wasClosed, err = openWitness(filepath.Join(dir, "commit"), commit); err != nil {
 		return nil, err
 	}
-	s.commit = newCommitter(db, commit, s.witness.saw)
-	if !clean && o.Check >= 0 {
+	s.commit = newCommitter(db, commit, s.room, s.witness.saw)
+	if !s.wasClosed && o.Check >= 0 {
 		if err = s.checkAfterCrash(ctx, o.Check); err != nil {
 			return nil, err
 		}
@@ -110,11 +122,14 @@ func (s *Store) checkAfterCrash(ctx context.Context, limit time.Duration) error 
 // Close lets go of the directory. Closing twice is allowed; no other method may be under way or follow.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		clean := s.commit.close()
+		clean := s.commit.close() && !s.damaged.Load()
 		s.closeErr = errors.Join(s.witness.close(clean), s.lock.Release())
 	})
 	return s.closeErr
 }
+
+// room refuses what would be written when the disk is nearly full.
+func (s *Store) room() error { return dbError(disk.Room(s.dir, s.minFree)) }
 
 // view runs fn on one snapshot.
 func (s *Store) view(ctx context.Context, fn func(snapshot) error) error {
@@ -149,9 +164,19 @@ func (s *Store) PutBlob(ctx context.Context, b []byte) (agent.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
+	return s.putBlob(b)
+}
+
+func (s *Store) putBlob(b []byte) (agent.Digest, error) {
+	if err := s.room(); err != nil {
+		return "", err
+	}
 	d, err := s.blobs.Put(b)
+	if errors.Is(err, syscall.ENOSPC) {
+		return "", dbError(fmt.Errorf("%w: %w", kv.ErrFull, err))
+	}
 	if err != nil {
-		return "", agent.Wrap(agent.Unavailable, err, "the file could not be written to disk")
+		return "", agent.Wrap(agent.Unavailable, err, "the data could not be written to disk")
 	}
 	return d, nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
@@ -12,9 +13,10 @@ import (
 // about a second for each million small records.
 //
 // Open runs it after an unclean stop, for at most Options.Check: what it reaches in that time is the collections first,
-// then the logs, then the indexes.
+// then the logs, then the indexes. After a Verify that found something the store counts as not closed, so that the next
+// Open looks again.
 func (s *Store) Verify(ctx context.Context) error {
-	return s.view(ctx, func(snap snapshot) error {
+	err := s.view(ctx, func(snap snapshot) error {
 		v := verifier{s, snap, ctx}
 		for _, step := range []func() error{v.meta, v.heads, v.records, v.logs, v.indexes, v.onces} {
 			if err := step(); err != nil {
@@ -23,6 +25,10 @@ func (s *Store) Verify(ctx context.Context) error {
 		}
 		return nil
 	})
+	if _, bad := errors.AsType[*CorruptError](err); bad {
+		s.damaged.Store(true)
+	}
+	return err
 }
 
 type verifier struct {
@@ -120,8 +126,24 @@ func (v verifier) records() error {
 				return err
 			}
 		}
+		if sp == plugins {
+			return v.code(k, payload)
+		}
 		return nil
 	})
+}
+
+// code checks that a plugin's file is there and whole.
+func (v verifier) code(k key, payload []byte) error {
+	var p agent.Plugin
+	if _, err := parse(k, payload, &p); err != nil {
+		return err
+	}
+	_, err := v.s.Blob(v.ctx, p.Digest)
+	if kind := agent.KindOf(err); err != nil && (kind == agent.NotFound || kind == agent.Internal) {
+		err = corrupt(k, "its file: %v", err)
+	}
+	return err
 }
 
 // names checks that the index entry k names id.

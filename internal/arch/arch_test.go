@@ -23,18 +23,24 @@ var mayImport = map[string][]string{
 
 	"store":            {"agent", "store/blob", "store/kv", "store/internal/*"},
 	"store/blob":       {"agent"},
-	"store/internal/*": {"agent"},
+	"store/internal/*": {"agent", "store/kv"},
 	"store/kv":         {},
 	"store/kv/kvtest":  {"store/kv"},
 	"store/memkv":      {"store/kv"},
 	"store/badgerkv":   {"agent", "store/kv", "store/internal/*"},
+	"store/pebblekv":   {"agent", "store/kv", "store/internal/*"},
+	"store/engine":     {"agent", "store/badgerkv", "store/kv", "store/memkv", "store/pebblekv"},
+	"store/backup":     {"agent", "store", "store/blob", "store/engine", "store/internal/*", "store/kv"},
+	"store/doctor":     {"agent", "store", "store/engine", "store/internal/*"},
 	"store/faultkv":    {"store/kv"},
 
-	"host":              {"abi", "agent", "host/cell", "host/extism", "host/script", "host/wasi"},
+	"host":              {"abi", "agent", "host/cell", "host/extism", "host/python", "host/script", "host/wasi"},
+	"host/batch":        {"abi", "agent", "host/cell"},
+	"host/python":       {"abi", "agent", "host/batch", "host/cell", "host/wasi"},
 	"host/prep":         {"agent"},
 	"host/cell":         {"agent", "host/prep"},
 	"host/wasi":         {"agent", "host/cell"},
-	"host/extism":       {"abi", "agent", "host/cell", "host/wasi"},
+	"host/extism":       {"abi", "agent", "host/batch", "host/cell", "host/wasi"},
 	"host/script":       {"abi", "agent", "host/cell", "host/prep", "host/script/guest"},
 	"host/script/guest": {},
 	"host/grant":        {"abi", "agent"},
@@ -44,7 +50,7 @@ var mayImport = map[string][]string{
 	"runtime":             {"abi", "agent", "host", "host/grant", "host/grant/*", "plugins", "store"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
-	"api":        {"agent", "host", "plugins", "runtime", "store"},
+	"api":        {"agent", "host", "plugins", "runtime", "store", "store/backup"},
 	"api/client": {"agent"},
 	"cmd/*":      {"*"},
 
@@ -54,12 +60,14 @@ var mayImport = map[string][]string{
 
 	"internal/*":        {},
 	"internal/bench":    {"*"},
+	"internal/fault":    {"agent", "store", "store/engine"},
 	"internal/bench/*":  {"*"},
 	"internal/scaffold": {"agent"},
 }
 
 // onlyIn confines a dependency: nothing else may import it directly.
 var onlyIn = map[string][]string{
+	"github.com/cockroachdb/pebble/v2":  {"store/pebblekv"},
 	"github.com/dgraph-io/badger/v4":    {"store/badgerkv"},
 	"github.com/evanw/esbuild":          {"host/script"},
 	"github.com/extism/go-pdk":          {},
@@ -74,11 +82,12 @@ var onlyIn = map[string][]string{
 	"github.com/gofiber/contrib":        {"api"},
 	"github.com/rogpeppe/go-internal":   {},
 	"github.com/google/go-cmp":          {"store/kv/kvtest"},
+	"github.com/klauspost/compress":     {"store/backup"},
 	"github.com/valyala/fasthttp":       {"api", "internal/bench", "internal/bench/bare"},
 	"github.com/fsnotify/fsnotify":      {"cmd/skep"},
 	"github.com/stretchr/testify":       {},
 	"github.com/golang/mock":            {},
-	"golang.org/x/sys":                  {"host/cell", "store/badgerkv", "internal/bench", "internal/bench/bare"},
+	"golang.org/x/sys":                  {"host/cell", "store/internal/disk", "internal/bench", "internal/bench/bare", "internal/fault"},
 }
 
 // maxLines is a ceiling that only ever comes down.

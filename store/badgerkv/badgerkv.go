@@ -16,26 +16,28 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store/internal/dirlock"
+	"github.com/skep-dev/skep/store/internal/disk"
 	"github.com/skep-dev/skep/store/kv"
 )
 
 // Options sets what its defaults do not fit. nil and zero fields mean the defaults.
 type Options struct {
-	// MinFree is the room in bytes that the disk must have for an Apply; 0 means 256 MiB, a negative one asks for none.
-	// Badger writes through a memory map: on a full disk it would not fail but die of SIGBUS.
+	// MinFree is the room in bytes that the disk must have for Open; 0 means 64 MiB, a negative one asks for none.
 	MinFree int64
-	Log     *slog.Logger // takes Badger's warnings and errors; nil drops them
+	// Verify reads every table to verify the checksums when the database is opened, also after it was closed.
+	Verify bool
+	Log    *slog.Logger // takes Badger's warnings and errors; nil drops them
 }
 
 // memTable is the size of Badger's write buffer. Memory use and the largest batch follow from it.
 const memTable = 16 << 20
 
-// DB is an open database. It implements kv.DB and kv.Limits.
+// DB is an open database. It implements kv.DB and kv.Limits. Badger writes through a memory map: on a full disk it does
+// not fail but dies of SIGBUS, and the process with it. Whoever calls Apply sees to it that there is room.
 type DB struct {
-	db      *badger.DB
-	dir     string
-	lock    *dirlock.Lock
-	minFree int64
+	db   *badger.DB
+	dir  string
+	lock *dirlock.Lock
 
 	mu     sync.Mutex // guards closed and broken
 	closed bool
@@ -55,48 +57,67 @@ func Open(dir string, o *Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{dir: dir, lock: lock, minFree: o.MinFree}
-	if db.minFree == 0 {
-		db.minFree = 256 << 20
-	}
-	if err := db.open(o.Log); err != nil {
+	db := &DB{dir: dir, lock: lock}
+	if err := db.open(o); err != nil {
 		lock.Release()
 		return nil, err
 	}
 	return db, nil
 }
 
-func (db *DB) open(log *slog.Logger) error {
-	if err := db.room(); err != nil { // opening writes, too
+func (db *DB) open(o *Options) (err error) {
+	need := o.MinFree
+	if need == 0 {
+		need = 64 << 20
+	}
+	if err := disk.Room(db.dir, need); err != nil { // opening writes, too
 		return agent.Wrap(agent.Unavailable, err, "the disk of "+db.dir+" is full")
 	}
+	defer func() { // Badger's decoders believe what they read
+		if p := recover(); p != nil {
+			err = damaged(db.dir, fmt.Errorf("badger panicked: %v", p))
+		}
+	}()
 	b, err := badger.Open(badger.DefaultOptions(db.dir).
 		WithSyncWrites(true).       // Badger's default loses what was acknowledged in a power cut
 		WithDetectConflicts(false). // there is one writer
 		WithMemTableSize(memTable).WithNumMemtables(2).WithNumCompactors(2).WithBaseTableSize(4 << 20).
 		WithCompression(options.None).WithBlockCacheSize(0).WithIndexCacheSize(32 << 20).
 		WithValueLogFileSize(64 << 20). // values stay far below the threshold for the value log
-		WithMetricsEnabled(false).WithLogger(logger{log}))
+		WithMetricsEnabled(false).WithLogger(logger{o.Log}))
 	if err != nil {
 		return agent.Wrap(agent.Unavailable, err, "cannot open the database in "+db.dir)
 	}
-	_, err = os.Stat(db.marker())
-	if err == nil {
-		err = b.VerifyChecksum()
-		if err != nil {
-			err = &agent.Error{
-				Kind: agent.Internal, Msg: "the database in " + db.dir + " is damaged", Err: err,
-				Hint: "restore the data directory from a backup",
-			}
-		}
-	} else if errors.Is(err, os.ErrNotExist) {
-		err = mark(db.marker())
-	}
-	if err != nil {
+	if err = db.check(b, o.Verify); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	db.db = b
 	return nil
+}
+
+// check verifies the tables when the database was not closed, or when it is told to, and marks it as open.
+func (db *DB) check(b *badger.DB, verify bool) error {
+	_, err := os.Stat(db.marker())
+	closed := errors.Is(err, os.ErrNotExist)
+	if err != nil && !closed {
+		return err
+	}
+	if verify || !closed {
+		if err := b.VerifyChecksum(); err != nil {
+			return damaged(db.dir, err)
+		}
+	}
+	if closed {
+		return mark(db.marker())
+	}
+	return nil
+}
+
+func damaged(dir string, err error) error {
+	return &agent.Error{
+		Kind: agent.Internal, Msg: "the database in " + dir + " is damaged", Err: fmt.Errorf("%w: %w", kv.ErrCorrupt, err),
+		Hint: "restore the data directory from a backup",
+	}
 }
 
 // marker is a file that is there while the database is open, or was not closed.
@@ -153,9 +174,6 @@ func (db *DB) Apply(_ context.Context, changes []kv.Change) error {
 		return err
 	}
 	defer db.views.Done()
-	if err := db.room(); err != nil {
-		return err
-	}
 	txn := db.db.NewTransaction(true)
 	defer txn.Discard()
 	for _, c := range changes {
@@ -189,21 +207,6 @@ func (db *DB) Apply(_ context.Context, changes []kv.Change) error {
 // MaxBatch implements kv.Limits. It leaves room for what Badger adds to each change.
 func (db *DB) MaxBatch() (bytes, changes int) {
 	return int(db.db.MaxBatchSize() * 8 / 10), int(db.db.MaxBatchCount() / 2)
-}
-
-// room returns kv.ErrFull when the disk has less room than MinFree.
-func (db *DB) room() error {
-	if db.minFree < 0 {
-		return nil
-	}
-	free, err := freeBytes(db.dir)
-	if err != nil {
-		return fmt.Errorf("ask how full the disk is: %w", err)
-	}
-	if free < db.minFree {
-		return fmt.Errorf("%w: %s has %d MiB left, %d MiB are needed", kv.ErrFull, db.dir, free>>20, db.minFree>>20)
-	}
-	return nil
 }
 
 // Close implements kv.DB.

@@ -6,23 +6,42 @@ import (
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/skep-dev/skep/store/kv"
 )
 
 type reader struct{ txn *badger.Txn }
 
 func (r reader) Get(key []byte) ([]byte, bool, error) {
-	item, err := r.txn.Get(key)
+	v, err := r.get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
 		return nil, false, nil
-	}
-	var v []byte
-	if err == nil {
-		v, err = item.ValueCopy(nil)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("badger: get %q: %w", key, err)
 	}
 	return v, true, nil
+}
+
+func (r reader) get(key []byte) (v []byte, err error) {
+	err = safely(func() error {
+		item, err := r.txn.Get(key)
+		if err == nil {
+			v, err = item.ValueCopy(nil)
+		}
+		return err
+	})
+	return v, err
+}
+
+// safely turns a panic of Badger, which believes what its tables hold, into an error.
+func safely(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: badger panicked: %.200v", kv.ErrCorrupt, p)
+		}
+	}()
+	return fn()
 }
 
 func (r reader) Scan(from, to []byte, reverse bool, fn func(key, value []byte) error) error {
@@ -37,7 +56,15 @@ func (r reader) Scan(from, to []byte, reverse bool, fn func(key, value []byte) e
 		start = to
 	}
 	// A seek to nothing begins at the first key, or the last.
-	for it.Seek(start); it.Valid(); it.Next() {
+	move := func() error { it.Seek(start); return nil }
+	next := func() error { it.Next(); return nil }
+	for ; ; move = next {
+		if err := safely(move); err != nil {
+			return fmt.Errorf("badger: scan %q: %w", start, err)
+		}
+		if !it.Valid() {
+			return nil
+		}
 		item := it.Item()
 		k := item.Key()
 		if to != nil && bytes.Compare(k, to) >= 0 {
@@ -49,19 +76,20 @@ func (r reader) Scan(from, to []byte, reverse bool, fn func(key, value []byte) e
 		if bytes.Compare(k, from) < 0 {
 			return nil
 		}
-		var stop error
-		err := item.Value(func(v []byte) error {
-			stop = fn(k, v)
-			return nil
-		})
+		v, err := value(item)
 		if err != nil {
 			return fmt.Errorf("badger: scan %q: %w", k, err)
 		}
-		if stop != nil {
-			return stop
+		if err := fn(k, v); err != nil {
+			return err
 		}
 	}
-	return nil
+}
+
+// value returns what is valid until the iterator moves.
+func value(item *badger.Item) (v []byte, err error) {
+	err = safely(func() error { return item.Value(func(b []byte) error { v = b; return nil }) })
+	return v, err
 }
 
 func commonPrefix(a, b []byte) []byte {

@@ -14,6 +14,8 @@ var (
 	ErrTooBig = errors.New("kv: batch is too big")
 	// ErrFull is returned by an Apply that the disk has no room for. It changed nothing.
 	ErrFull = errors.New("kv: disk is full")
+	// ErrCorrupt is in the error of a database that noticed itself that what it holds is not what was applied.
+	ErrCorrupt = errors.New("kv: data is damaged")
 )
 
 // DB is an ordered map from keys to values. It is safe for concurrent use, but has one writer: Apply is never called
@@ -22,7 +24,7 @@ type DB interface {
 	// View runs fn on a snapshot: no later Apply is seen inside it. It returns fn's error as it is.
 	View(ctx context.Context, fn func(Reader) error) error
 	// Apply makes all changes or none. Once it has returned nil they survive a crash of the process and of the machine.
-	// After an error it is unknown whether they happened, except for the three errors above. Where two changes name the
+	// After an error it is unknown whether they happened, except for the first three errors above. Where two changes name the
 	// same key the later one counts. The database keeps nothing of changes once Apply has returned.
 	Apply(ctx context.Context, changes []Change) error
 	// Close waits for running views. Closing twice is allowed.

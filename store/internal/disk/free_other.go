@@ -1,8 +1,8 @@
 //go:build !unix
 
-package badgerkv
+package disk
 
 import "math"
 
-// freeBytes does not know here.
-func freeBytes(string) (int64, error) { return math.MaxInt64, nil }
+// Free does not know here.
+func Free(string) (int64, error) { return math.MaxInt64, nil }

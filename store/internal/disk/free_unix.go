@@ -1,11 +1,11 @@
 //go:build unix
 
-package badgerkv
+package disk
 
 import "golang.org/x/sys/unix"
 
-// freeBytes returns the room that an ordinary user has on dir's disk.
-func freeBytes(dir string) (int64, error) {
+// Free returns the room in bytes that an ordinary user has on dir's disk.
+func Free(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, err
