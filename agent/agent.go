@@ -20,9 +20,10 @@ const (
 	UnknownCode CodeKind = iota
 	Wasm                 // a WebAssembly module that speaks the Extism ABI
 	Script               // JavaScript or TypeScript
+	Python
 )
 
-var codeNames = [...]string{"unknown", "wasm", "script"}
+var codeNames = [...]string{"unknown", "wasm", "script", "python"}
 
 func (k CodeKind) String() string               { return nameOf(codeNames[:], k) }
 func (k CodeKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
@@ -30,7 +31,7 @@ func (k *CodeKind) UnmarshalText(b []byte) error {
 	return parseName(codeNames[:], b, k, "code kind")
 }
 
-// Source is agent code as its author wrote it: one WebAssembly module, or script files.
+// Source is agent code as its author wrote it: one WebAssembly module, or files of text.
 type Source struct {
 	Kind  CodeKind
 	Main  string            // path of the entry file, a key of Files

@@ -10,10 +10,10 @@ import (
 
 // newCode is code to run once.
 type newCode struct {
-	Code     string            `json:"code" doc:"a module whose default export is called"`
-	Language string            `json:"language,omitempty" doc:"ts or js; ts unless given"`
+	Code     string            `json:"code" doc:"a module whose default export is called; in Python, its function main"`
+	Language string            `json:"language,omitempty" doc:"ts, js or python; ts unless given"`
 	Files    map[string]string `json:"files,omitempty" doc:"further modules that the code imports, by relative path"`
-	Function string            `json:"function,omitempty" doc:"the export to call; default unless given"`
+	Function string            `json:"function,omitempty" doc:"the export to call; default, or main in Python, unless given"`
 	Input    json.RawMessage   `json:"input,omitempty" doc:"any JSON value"`
 	Config   map[string]string `json:"config,omitempty"`
 	Limits   agent.Limits      `json:"limits,omitzero"`
@@ -43,18 +43,20 @@ func (s *Server) code(ctx context.Context, q codeRequest) (codeResult, error) {
 }
 
 func (b newCode) source() (agent.Source, error) {
-	var entry string
+	entry, kind := "", agent.Script
 	switch b.Language {
 	case "", "ts", "typescript":
 		entry = "main.ts"
 	case "js", "javascript":
 		entry = "main.js"
+	case "py", "python":
+		entry, kind = "main.py", agent.Python
 	default:
 		return agent.Source{}, &agent.Error{
-			Kind: agent.Invalid, Msg: "language " + quoted(b.Language) + " is not known", Hint: "use ts or js",
+			Kind: agent.Invalid, Msg: "language " + quoted(b.Language) + " is not known", Hint: "use ts, js or python",
 		}
 	}
-	src := agent.Source{Kind: agent.Script, Main: entry, Files: map[string][]byte{entry: []byte(b.Code)}}
+	src := agent.Source{Kind: kind, Main: entry, Files: map[string][]byte{entry: []byte(b.Code)}}
 	for name, text := range b.Files {
 		if name == entry {
 			return agent.Source{}, agent.Errorf(agent.Invalid, "field %q has %s, which is the name of the code itself", "files", entry)

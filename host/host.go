@@ -2,7 +2,7 @@
 //
 // Host is the seam to the rest of Skep. It speaks bytes, records of package agent and host calls only, so that cells can
 // run in another process. Below it, package cell runs WebAssembly, package extism guests of the Extism ABI, package
-// script guests in JavaScript and TypeScript.
+// script guests in JavaScript and TypeScript, package python guests in Python.
 package host
 
 import (
@@ -26,6 +26,7 @@ type Options struct {
 	Load func(ctx context.Context, d agent.Digest) (agent.Source, error)
 
 	CacheDir string // directory for compiled code; it is trusted like the program. "" keeps it in memory
+	Python   string // file of the Python interpreter, see package python; "" when agents in Python are not to be run
 	Copy     bool   // copy images instead of mapping them
 	Images   int64  // bytes of images kept in memory; 0 means 1 GiB
 	Cells    int    // cells that may live at once for calls from outside; 0 means 256
@@ -41,6 +42,7 @@ type Host struct {
 	opts    Options
 	cells   *cell.Engine
 	scripts *script.Engine
+	pythons pythons
 	images  *images
 	gates   []*gate // by depth of the call: who waits for a cell deeper down never holds a place that it needs
 }
@@ -77,12 +79,13 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 	if h.scripts, err = script.New(ctx, h.cells, nil); err != nil {
 		return nil, errors.Join(err, h.cells.Close(ctx))
 	}
+	h.pythons.file = o.Python
 	return h, nil
 }
 
 // Close frees everything. Calls must have ended.
 func (h *Host) Close(ctx context.Context) error {
-	return errors.Join(h.images.close(ctx), h.scripts.Close(ctx), h.cells.Close(ctx))
+	return errors.Join(h.images.close(ctx), h.scripts.Close(ctx), h.pythons.close(ctx), h.cells.Close(ctx))
 }
 
 // Prepare checks and compiles code, runs its initialisers once and keeps the image. progress may be nil.
@@ -116,6 +119,15 @@ func (h *Host) load(ctx context.Context, src agent.Source, progress func(Progres
 		a, err := h.scripts.Load(ctx, src, &script.LoadOptions{Limits: h.opts.Loading})
 		progress(Progress{Stage: "bundle", Done: total, Total: total})
 		return scriptGuest{a}, err
+	case agent.Python:
+		progress(Progress{Stage: "import", Total: total})
+		eng, err := h.pythons.engine(ctx, h.cells)
+		if err != nil {
+			return nil, err
+		}
+		a, err := eng.Load(ctx, src, cell.Env{Limits: h.opts.Loading})
+		progress(Progress{Stage: "import", Done: total, Total: total})
+		return pythonGuest{a}, err
 	}
 	return nil, agent.Errorf(agent.Invalid, "code of an unknown kind")
 }
@@ -142,10 +154,10 @@ func (h *Host) Fetch(ctx context.Context, c Call, req Request) (Response, agent.
 	return res, usage, err
 }
 
-// Eval runs a script of which nothing is kept. An empty function means the default export.
+// Eval runs code in text of which nothing is kept. An empty function means a script's default export, or main in Python.
 func (h *Host) Eval(ctx context.Context, src agent.Source, c Call) (Result, error) {
-	if src.Kind != agent.Script {
-		return Result{}, agent.Errorf(agent.Invalid, "only scripts can be run without storing them")
+	if src.Kind != agent.Script && src.Kind != agent.Python {
+		return Result{}, agent.Errorf(agent.Invalid, "only code in text can be run without storing it")
 	}
 	leave, err := h.enter(ctx, c)
 	if err != nil {
@@ -153,7 +165,15 @@ func (h *Host) Eval(ctx context.Context, src agent.Source, c Call) (Result, erro
 	}
 	defer leave()
 	var res Result
-	res.Output, res.Usage, err = h.scripts.Eval(ctx, src, scriptCall(ctx, c))
+	if src.Kind == agent.Script {
+		res.Output, res.Usage, err = h.scripts.Eval(ctx, src, scriptCall(ctx, c))
+		return res, err
+	}
+	eng, err := h.pythons.engine(ctx, h.cells)
+	if err != nil {
+		return Result{}, err
+	}
+	res.Output, res.Usage, err = eng.Eval(ctx, src, pythonCall(ctx, c))
 	return res, err
 }
 
@@ -211,7 +231,7 @@ func (h *Host) Live() (cells, waiting int) {
 	return cells, waiting
 }
 
-// guest is loaded code of either family. It is safe for concurrent use.
+// guest is loaded code of any family. It is safe for concurrent use.
 type guest interface {
 	Exports() []string
 	HasFetch() bool

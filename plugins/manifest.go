@@ -73,13 +73,13 @@ func source(files map[string][]byte) (agent.Source, Manifest, error) {
 		return agent.Source{Kind: agent.Wasm, Main: entry, Files: map[string][]byte{entry: files[entry]}}, m, nil
 	}
 	for _, name := range sorted(files) {
-		if IsScript(name) {
+		if isText(name) {
 			if err := checkText(name, files[name]); err != nil {
 				return agent.Source{}, Manifest{}, err
 			}
 		}
 	}
-	return agent.Source{Kind: agent.Script, Main: entry, Files: files}, m, nil
+	return agent.Source{Kind: kindOf(entry), Main: entry, Files: files}, m, nil
 }
 
 // entryOf returns the entry file: the manifest's main; else main.* or index.*, at the top or in src; else the only file
@@ -89,25 +89,22 @@ func entryOf(files map[string][]byte, m Manifest) (string, error) {
 		if _, ok := files[m.Main]; !ok {
 			return "", agent.Errorf(agent.Invalid, "%s: main is %q, which is not in the package", ManifestFile, clip(m.Main))
 		}
-		if !IsScript(m.Main) && path.Ext(m.Main) != ".wasm" {
-			return "", agent.Errorf(agent.Invalid, "%s: main is %q, which is neither a script nor a WebAssembly module", ManifestFile, clip(m.Main))
+		if kindOf(m.Main) == agent.UnknownCode {
+			return "", agent.Errorf(agent.Invalid, "%s: main is %q, which is neither a script nor Python nor a WebAssembly module", ManifestFile, clip(m.Main))
 		}
 		return m.Main, nil
 	}
 	for _, stem := range []string{"main", "index", "src/main", "src/index"} {
-		for _, ext := range append([]string{".wasm"}, scriptExts...) {
+		for _, ext := range codeExts() {
 			if _, ok := files[stem+ext]; ok {
 				return stem + ext, nil
 			}
 		}
 	}
-	var top []string
-	for name := range files {
-		if !strings.Contains(name, "/") && (IsScript(name) || path.Ext(name) == ".wasm") {
-			top = append(top, name)
-		}
+	top := topFiles(files, func(name string) bool { return IsScript(name) || path.Ext(name) == ".wasm" })
+	if len(top) == 0 { // else Python beside a script is something that it brings along
+		top = topFiles(files, IsPython)
 	}
-	slices.Sort(top)
 	switch {
 	case len(top) == 1:
 		return top[0], nil
@@ -122,6 +119,18 @@ func entryOf(files map[string][]byte, m Manifest) (string, error) {
 		hint = "all files are below " + clip(dir) + "/: pack what is in that directory, not the directory"
 	}
 	return "", &agent.Error{Kind: agent.Invalid, Msg: "the package has no file to run", Hint: hint}
+}
+
+// topFiles returns the files of a kind that lie in no directory, sorted.
+func topFiles(files map[string][]byte, is func(name string) bool) []string {
+	var top []string
+	for name := range files {
+		if !strings.Contains(name, "/") && is(name) {
+			top = append(top, name)
+		}
+	}
+	slices.Sort(top)
+	return top
 }
 
 func commonDir(files map[string][]byte) string {

@@ -1,5 +1,5 @@
 // Package plugins reads and writes plugin packages: the files in which agent code is uploaded and kept. A package is a
-// WebAssembly module, one script, or a zip archive of files with an optional manifest, skep.json. An archive comes from a
+// WebAssembly module, one script or Python file, or a zip archive of files with an optional manifest, skep.json. An archive comes from a
 // stranger: names that leave it, archives that grow and names given twice are refused.
 package plugins
 
@@ -49,6 +49,8 @@ func scriptName(mediaType string) string {
 	switch mediaType {
 	case "text/javascript", "application/javascript", "application/x-javascript":
 		return "main.js"
+	case "text/x-python", "application/x-python", "application/x-python-code":
+		return "main.py"
 	}
 	return "main.ts"
 }
@@ -58,9 +60,30 @@ func IsScript(name string) bool {
 	return slices.Contains(scriptExts, path.Ext(name))
 }
 
+// IsPython reports whether a file of this name is Python.
+func IsPython(name string) bool { return path.Ext(name) == ".py" }
+
+// isText reports whether a file of this name is code that is kept as its author wrote it.
+func isText(name string) bool { return IsScript(name) || IsPython(name) }
+
+func kindOf(name string) agent.CodeKind {
+	switch {
+	case IsScript(name):
+		return agent.Script
+	case IsPython(name):
+		return agent.Python
+	case path.Ext(name) == ".wasm":
+		return agent.Wasm
+	}
+	return agent.UnknownCode
+}
+
+// codeExts lists how the names of files end that can be run, those first that win over the others.
+func codeExts() []string { return slices.Concat([]string{".wasm"}, scriptExts, []string{".py"}) }
+
 var scriptExts = []string{".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs"}
 
-// Open reads a package. WebAssembly and zip are known by their first bytes; anything else is one script, whose language
+// Open reads a package. WebAssembly and zip are known by their first bytes; anything else is one text file, whose language
 // its file name or else its content type tells, TypeScript when neither does. filename may be a path; it may be empty.
 // The files of the source share memory with body where they can.
 func Open(filename, contentType string, body []byte, l *Limits) (agent.Source, Manifest, error) {
@@ -82,7 +105,7 @@ func Open(filename, contentType string, body []byte, l *Limits) (agent.Source, M
 	if err := checkText(name, body); err != nil {
 		return agent.Source{}, Manifest{}, err
 	}
-	return agent.Source{Kind: agent.Script, Main: name, Files: map[string][]byte{name: body}}, Manifest{}, nil
+	return agent.Source{Kind: kindOf(name), Main: name, Files: map[string][]byte{name: body}}, Manifest{}, nil
 }
 
 func isWasm(b []byte) bool { return bytes.HasPrefix(b, []byte("\x00asm")) }
@@ -100,7 +123,7 @@ func nameScript(filename, contentType string) (string, error) {
 	name := filename[strings.LastIndexAny(filename, `/\`)+1:]
 	t, _, _ := mime.ParseMediaType(contentType)
 	switch ext := path.Ext(name); {
-	case IsScript(name):
+	case isText(name):
 		return name, checkPath(name)
 	case ext == ".wasm" || t == "application/wasm":
 		return "", agent.Errorf(agent.Invalid, "this is not a WebAssembly module: it does not begin with \\0asm")
@@ -109,7 +132,7 @@ func nameScript(filename, contentType string) (string, error) {
 	case ext != "" && ext != name:
 		return "", &agent.Error{
 			Kind: agent.Invalid, Msg: "files ending in " + clip(ext) + " cannot be run",
-			Hint: "upload a WebAssembly module, a zip package, or a script ending in " + strings.Join(scriptExts, ", "),
+			Hint: "upload a WebAssembly module, a zip package, or a file ending in .py, " + strings.Join(scriptExts, ", "),
 		}
 	}
 	return scriptName(t), nil

@@ -57,6 +57,11 @@ func TestOpen(t *testing.T) {
 		manifest                plugins.Manifest
 	}{
 		{name: "wasm", body: wasm, kind: agent.Wasm, main: "main.wasm", files: 1},
+		{name: "python", file: "x.py", body: []byte("def f(): pass"), kind: agent.Python, main: "x.py", files: 1},
+		{name: "python by type", contentType: "text/x-python", body: []byte("def f(): pass"), kind: agent.Python, main: "main.py", files: 1},
+		{name: "python package", body: zipOf(t, entry{"a.py", "", 0}, entry{"lib/b.py", "", 0}), kind: agent.Python, main: "a.py", files: 2},
+		{name: "python beside a script", body: zipOf(t, entry{"a.ts", "", 0}, entry{"b.py", "", 0}), kind: agent.Script, main: "a.ts", files: 2},
+		{name: "main.ts before main.py", body: zipOf(t, entry{"main.ts", "", 0}, entry{"main.py", "", 0}), kind: agent.Script, main: "main.ts", files: 2},
 		{name: "wasm whatever it is called", file: "x.txt", body: wasm, kind: agent.Wasm, main: "main.wasm", files: 1},
 		{name: "by name", file: "dir/hello.mjs", body: []byte("1"), kind: agent.Script, main: "hello.mjs", files: 1},
 		{name: "windows path", file: `C:\a\hello.tsx`, body: []byte("1"), kind: agent.Script, main: "hello.tsx", files: 1},
@@ -98,7 +103,7 @@ func TestOpenRefuses(t *testing.T) {
 		want       string
 	}{
 		{name: "empty", want: "empty"},
-		{name: "another language", file: "agent.py", body: []byte("1"), want: "files ending in .py cannot be run"},
+		{name: "another language", file: "agent.rb", body: []byte("1"), want: "files ending in .rb cannot be run"},
 		{name: "no module", file: "a.wasm", body: []byte("1"), want: "not a WebAssembly module"},
 		{name: "no archive", file: "a.zip", body: []byte("1"), want: "not a zip archive"},
 		{name: "utf-16", file: "a.ts", body: []byte("\xff\xfe1\x00"), want: "a.ts is not UTF-8"},

@@ -21,8 +21,8 @@ type Upload struct {
 // PutPlugin checks, prepares and stores code. It tells whether the same code was there already under this name and
 // version. progress may be nil.
 //
-// A plugin's digest is that of what is stored: a module and an archive as they came, a single script as a canonical package
-// of one file, because a script's name tells its language. A plugin without a version gets "0-" and the first 12 digits of
+// A plugin's digest is that of what is stored: a module and an archive as they came, a single text file as a canonical package
+// of one file, because its name tells its language. A plugin without a version gets "0-" and the first 12 digits of
 // its digest, so each change of the code is a version of its own.
 func (r *Runtime) PutPlugin(ctx context.Context, app agent.App, up Upload, once store.Once, progress func(host.Progress)) (agent.Plugin, bool, error) {
 	src, manifest, body, err := r.open(up)
@@ -97,7 +97,7 @@ func (r *Runtime) open(up Upload) (src agent.Source, m plugins.Manifest, body []
 	if err != nil {
 		return src, m, nil, err
 	}
-	if whole := src.Files[src.Main]; src.Kind == agent.Script && len(src.Files) == 1 && len(whole) == len(up.Body) {
+	if whole := src.Files[src.Main]; src.Kind != agent.Wasm && len(src.Files) == 1 && len(whole) == len(up.Body) {
 		body, err = plugins.Pack(src.Files)
 		return src, m, body, err
 	}

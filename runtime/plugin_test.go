@@ -94,7 +94,7 @@ func TestPutPluginRefuses(t *testing.T) {
 		{"version", "not valid", agent.Invalid, func(u *runtime.Upload) { u.Version = "-" }},
 		{"other code", "x@1", agent.Exists, func(u *runtime.Upload) { u.Body = []byte("2") }},
 		{"syntax", "syntax error", agent.Invalid, func(u *runtime.Upload) { u.Body = []byte("\n  " + runtimetest.SyntaxError) }},
-		{"language", ".py", agent.Invalid, func(u *runtime.Upload) { u.Filename = "x.py" }},
+		{"language", ".rb", agent.Invalid, func(u *runtime.Upload) { u.Filename = "x.rb" }},
 	} {
 		up := up
 		tt.change(&up)

@@ -34,6 +34,7 @@ func newCall(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.rememberCall(args[0], pastCall{args[1], input})
 			output, usage, err := cl.Call(cmd.Context(), args[0], args[1], input, timeout)
 			if err != nil {
 				return err

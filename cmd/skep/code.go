@@ -16,8 +16,8 @@ func newCode(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "code [FILE] [INPUT]",
 		Short: "Run a script once; nothing of it is kept",
-		Long: `Run a script once, in a cell that is granted nothing, and print what its default export returns. Console output goes to
-standard error. FILE may be - for standard input.
+		Long: `Run a script once, in a cell that is granted nothing, and print what its default export returns, or in Python its
+function main. Console output goes to standard error. FILE may be - for standard input.
 
 ` + inputHelp,
 		Example: `  skep code sums.ts '[1,2,3]'
@@ -57,7 +57,7 @@ standard error. FILE may be - for standard input.
 		},
 	}
 	cmd.Flags().StringVarP(&expr, "eval", "e", "", "the code itself")
-	cmd.Flags().StringVar(&lang, "lang", "", "ts or js; ts unless the file's name says otherwise")
+	cmd.Flags().StringVar(&lang, "lang", "", "ts, js or python; ts unless the file's name says otherwise")
 	cmd.Flags().StringVar(&function, "function", "", "the export to call instead of the default one")
 	return cmd
 }
@@ -74,8 +74,8 @@ func (c *cli) readCode(name string, code *client.Code) error {
 		return &agent.Error{Kind: agent.Invalid, Msg: "read the code", Err: err}
 	}
 	code.Code = string(b)
-	if ext := filepath.Ext(name); code.Language == "" && (ext == ".js" || ext == ".mjs") {
-		code.Language = "js"
+	if languages := map[string]string{".js": "js", ".mjs": "js", ".py": "python"}; code.Language == "" {
+		code.Language = languages[filepath.Ext(name)]
 	}
 	return nil
 }

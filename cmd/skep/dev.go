@@ -14,12 +14,13 @@ import (
 )
 
 func newDev(c *cli) *cobra.Command {
-	d := &dev{c: c}
+	d := &dev{c: c, forget: func() {}}
 	cmd := &cobra.Command{
 		Use:   "dev FILE|DIR",
 		Short: "Push code at every save, and show what it says",
 		Long: `Watch a file or directory, and at every save build it, push it and point an agent of the same name at it. Console output of the
-agent is shown as it comes. With --call a function is called again after each push.
+agent is shown as it comes. With --call a function is called after each push. The last calls that skep call makes of the agent
+meanwhile, on this machine, are made again after each push, too, unless --replay=false is given.
 
 When no server runs on this machine, one is started for as long as dev runs.`,
 		Example: "  skep dev hello.ts\n  skep dev . --call greet --input '{\"name\":\"Ada\"}'",
@@ -32,6 +33,7 @@ When no server runs on this machine, one is started for as long as dev runs.`,
 	cmd.Flags().StringVar(&d.name, "name", "", "name of the agent; the file's or directory's unless given")
 	cmd.Flags().StringVar(&d.function, "call", "", "function to call after each push")
 	cmd.Flags().StringVar(&d.input, "input", "", "input for --call: JSON, text, or @FILE")
+	cmd.Flags().BoolVar(&d.replay, "replay", true, "make the last calls again after each push")
 	return cmd
 }
 
@@ -41,6 +43,9 @@ type dev struct {
 	path            string
 	name            string
 	function, input string
+	replay          bool
+	forget          func() // ends the replays
+	replays         string // the file that the last calls are in; "" until the first push
 
 	mu sync.Mutex // guards what is printed
 }
@@ -65,6 +70,7 @@ func (d *dev) run(ctx context.Context) error {
 	d.say("watching %s", d.path)
 	started := time.Now()
 	following := false
+	defer func() { d.forget() }()
 	for {
 		err := d.turn(ctx, cl)
 		if ctx.Err() != nil {
@@ -74,6 +80,7 @@ func (d *dev) run(ctx context.Context) error {
 			d.complain(ctx, err)
 		} else if !following {
 			following = true
+			d.remember(ctx)
 			work.Go(func() { d.follow(ctx, cl, started) })
 		}
 		if err := w.wait(ctx); err != nil {
@@ -113,29 +120,53 @@ func (d *dev) turn(ctx context.Context, cl *client.Client) error {
 			d.complain(ctx, withSource(err, p.dir))
 		}
 	}
-	if d.function == "" {
-		return nil
+	var calls []pastCall
+	if d.replays != "" && !pushed.Unchanged {
+		if calls, err = readReplays(d.replays); err != nil {
+			calls = nil // a call is writing it
+		}
 	}
-	return d.call(ctx, cl, p.dir)
+	if d.function != "" {
+		var args []string
+		if d.input != "" {
+			args = []string{d.input}
+		}
+		input, err := d.c.input(args, "")
+		if err != nil {
+			return err
+		}
+		calls = append(calls, pastCall{d.function, input})
+	}
+	for _, call := range calls {
+		if err := d.call(ctx, cl, call); err != nil && ctx.Err() == nil {
+			d.complain(ctx, withSource(err, p.dir))
+		}
+	}
+	return nil
 }
 
-func (d *dev) call(ctx context.Context, cl *client.Client, dir string) error {
-	var args []string
-	if d.input != "" {
-		args = []string{d.input}
-	}
-	input, err := d.c.input(args, "")
+func (d *dev) call(ctx context.Context, cl *client.Client, call pastCall) error {
+	output, _, err := cl.Call(ctx, d.name, call.Function, call.Input, 0)
 	if err != nil {
 		return err
 	}
-	output, _, err := cl.Call(ctx, d.name, d.function, input, 0)
-	if err != nil {
-		return withSource(err, dir)
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	fmt.Fprintf(d.c.stderr, "%s %s:\n", d.name, d.function)
+	fmt.Fprintf(d.c.stderr, "%s %s:\n", d.name, call.Function)
 	return d.c.printBytes(output)
+}
+
+// remember has skep call leave its calls for this dev.
+func (d *dev) remember(ctx context.Context) {
+	if !d.replay {
+		return
+	}
+	file, stop, err := d.c.startReplays(d.name)
+	if err != nil {
+		d.complain(ctx, agent.Wrap(agent.Invalid, err, "calls cannot be made again after each save"))
+		return
+	}
+	d.replays, d.forget = file, stop
 }
 
 // follow prints the agent's log from the time dev was started on.

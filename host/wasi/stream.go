@@ -60,6 +60,9 @@ func fdFileStat(c *cell.Cell, a []uint64) errno {
 
 // fdRead tells the end of the input.
 func fdRead(c *cell.Cell, a []uint64) errno {
+	if d := deviceOf(c, a[0]); d != nil {
+		return readDevice(c, d, a)
+	}
 	if uint32(a[0]) != stdin {
 		return errBadFD
 	}
@@ -68,6 +71,9 @@ func fdRead(c *cell.Cell, a []uint64) errno {
 }
 
 func fdWrite(c *cell.Cell, a []uint64) errno {
+	if d := deviceOf(c, a[0]); d != nil {
+		return writeDevice(c, d, a)
+	}
 	fd, vectors, n, at := uint32(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3])
 	if fd != stdout && fd != stderr {
 		return errBadFD

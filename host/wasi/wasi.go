@@ -20,6 +20,9 @@ const Module = "wasi_snapshot_preview1"
 
 // State is what the streams and clocks of one life of a cell remember. The zero State is ready.
 type State struct {
+	Args   []string // the program's arguments, its name first; none unless set
+	Device Device   // what stands in place of the input; nil when nothing does
+
 	out, err line
 	last     int64 // the newest monotonic time that was told
 }
@@ -65,7 +68,7 @@ type function struct {
 func Funcs() []cell.Func {
 	h := &host{started: time.Now()}
 	table := []function{
-		{"args_get", "ii", nothing}, {"args_sizes_get", "ii", noSizes},
+		{"args_get", "ii", argsGet}, {"args_sizes_get", "ii", argsSizesGet},
 		{"environ_get", "ii", nothing}, {"environ_sizes_get", "ii", noSizes},
 		{"clock_res_get", "ii", clockRes}, {"clock_time_get", "iIi", h.clockTime},
 		{"fd_advise", "iIIi", stream(errPipe)}, {"fd_allocate", "iII", stream(errNotSup)},

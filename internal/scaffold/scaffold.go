@@ -24,9 +24,13 @@ const (
 	UnknownLang Lang = iota
 	TypeScript
 	Go
+	Rust
+	AssemblyScript
+	C
+	Python
 )
 
-var langNames = [...]string{"unknown", "ts", "go"}
+var langNames = [...]string{"unknown", "ts", "go", "rust", "as", "c", "python"}
 
 func (l Lang) String() string {
 	if int(l) < len(langNames) {
@@ -41,8 +45,19 @@ func (l *Lang) UnmarshalText(b []byte) error {
 		*l = TypeScript
 	case "go", "golang":
 		*l = Go
+	case "rust", "rs":
+		*l = Rust
+	case "as", "assemblyscript":
+		*l = AssemblyScript
+	case "c":
+		*l = C
+	case "python", "py":
+		*l = Python
 	default:
-		return &agent.Error{Kind: agent.Invalid, Msg: "there is no project for language " + string(b), Hint: "use --lang ts or --lang go"}
+		return &agent.Error{
+			Kind: agent.Invalid, Msg: "there is no project for language " + string(b),
+			Hint: "use --lang ts, go, rust, as (AssemblyScript), c or python",
+		}
 	}
 	return nil
 }
@@ -95,50 +110,64 @@ func Write(dir, name string, lang Lang) ([]string, error) {
 func render(name string, lang Lang) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	root := path.Join("template", lang.String())
-	entries, err := templates.ReadDir(root)
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		t, err := template.ParseFS(templates, path.Join(root, entry.Name()))
+	project := struct{ Name, Package string }{name, strings.ReplaceAll(name, ".", "-")} // crates have no dots
+	err := walk(templates, root, func(at string, _ []byte) error {
+		t, err := template.ParseFS(templates, at)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var buf bytes.Buffer
-		if err := t.Execute(&buf, struct{ Name string }{name}); err != nil {
-			return nil, err
+		if err := t.Execute(&buf, project); err != nil {
+			return err
 		}
-		file := strings.TrimSuffix(entry.Name(), ".tmpl")
+		file := strings.TrimSuffix(strings.TrimPrefix(at, root+"/"), ".tmpl")
 		if file == "gitignore" {
 			file = ".gitignore"
 		}
 		files[file] = buf.Bytes()
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	if lang == Go {
+	switch lang {
+	case Go:
 		files[sdkDir+"/go.mod"] = []byte(goMod)
 		return files, addSDK(files, "", "abi", "sdk/go")
+	case TypeScript:
+		return files, addSDK(files, "sdk/js", "sdk/js")
+	case Python:
+		return files, addSDK(files, "sdk/python", "sdk/python")
 	}
-	return files, addSDK(files, "sdk/js", "sdk/js")
+	return files, addSDK(files, "sdk", "sdk/"+lang.String())
 }
 
 // addSDK adds the SDK's files in dirs, tests left out, at their path below base.
 func addSDK(files map[string][]byte, base string, dirs ...string) error {
 	for _, dir := range dirs {
-		entries, err := skep.SDK.ReadDir(dir)
+		err := walk(skep.SDK, dir, func(at string, b []byte) error {
+			if !strings.HasSuffix(at, "_test.go") {
+				files[path.Join(sdkDir, strings.TrimPrefix(strings.TrimPrefix(at, base), "/"))] = b
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		for _, entry := range entries {
-			if strings.HasSuffix(entry.Name(), "_test.go") {
-				continue
-			}
-			at := path.Join(dir, entry.Name())
-			b, err := skep.SDK.ReadFile(at)
-			if err != nil {
-				return err
-			}
-			files[path.Join(sdkDir, strings.TrimPrefix(strings.TrimPrefix(at, base), "/"))] = b
-		}
 	}
 	return nil
+}
+
+// walk gives fn the files below root.
+func walk(tree embed.FS, root string, fn func(at string, b []byte) error) error {
+	return fs.WalkDir(tree, root, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := tree.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		return fn(at, b)
+	})
 }

@@ -1,0 +1,388 @@
+# Runs once, as the program of the interpreter whose memory becomes the image of all Python agents. It leaves a function
+# behind, _skep_turn, which the host calls in each copy, and the module skep, which agents import.
+#
+# The device is how guest and host speak. A write is one message: a letter and its body. Messages that are answered are
+# followed by reads: four bytes of length, little-endian, and as many of content.
+import base64
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import types
+
+_DEVICE = 0
+
+
+def _send(op, body=b""):
+    os.write(_DEVICE, op + body)
+
+
+def _receive():
+    n = int.from_bytes(os.read(_DEVICE, 4), "little")
+    return os.read(_DEVICE, n) if n else b""
+
+
+# -- the module skep ---------------------------------------------------------------------------------------------------
+
+skep = types.ModuleType("skep", "What an agent in Python asks of its host.")
+
+
+class CallError(Exception):
+    """What a call to the host failed with."""
+
+    def __init__(self, kind, message, limit=""):
+        super().__init__(message)
+        self.kind, self.message, self.limit = kind, message, limit
+
+
+class Call:
+    """A call of another agent that has not been made yet: await it, or give it to batch or gather."""
+
+    def __init__(self, agent, function, input=None):
+        typ, body = _encode(input)
+        self._body = json.dumps(
+            {"agent": agent, "function": function, "type": typ, "input": base64.b64encode(body).decode()}
+        ).encode()
+
+    def __await__(self):
+        return (yield self)
+
+
+class _Gather:
+    def __init__(self, waits):
+        self.waits = waits
+
+    def __await__(self):
+        return (yield self)
+
+
+def call(agent, function, input=None):
+    """Calls a function of another agent and returns what it returns."""
+    return _agent_result(_ask("agent", Call(agent, function, input)._body))
+
+
+def batch(*calls):
+    """Makes calls at once and returns their results in order, when all have ended. Raises the first error."""
+    results = _batch(calls)
+    for _, error in results:
+        if error is not None:
+            raise error
+    return [value for value, _ in results]
+
+
+def gather(*waits):
+    """Waits for calls and coroutines at once: await gather(a, b) is [result of a, result of b]."""
+    return _Gather(waits)
+
+
+def emit(name, data=None):
+    """Writes an event of the agent's own to the session's log."""
+    _ask("emit", json.dumps({"name": name, "data": data}, default=_plain, allow_nan=False).encode())
+
+
+class _Log:
+    """Writes lines of console output at a level of their own; print writes at level info."""
+
+    def _line(self, level, values):
+        sys.stdout.flush()
+        _send(b"L", level + " ".join(map(str, values)).encode())
+
+    def debug(self, *values):
+        self._line(b"1", values)
+
+    def info(self, *values):
+        self._line(b"2", values)
+
+    def warn(self, *values):
+        self._line(b"3", values)
+
+    def error(self, *values):
+        self._line(b"4", values)
+
+
+_config = {}
+for _f in (CallError, Call, call, batch, gather, emit):
+    _f.__module__ = "skep"
+    setattr(skep, _f.__name__, _f)
+skep.log = _Log()
+skep.config = types.MappingProxyType(_config)
+skep.files = types.MappingProxyType({})
+sys.modules["skep"] = skep
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _plain(value):
+    """The JSON form of a dataclass."""
+    fields = getattr(type(value), "__dataclass_fields__", None)
+    if fields is None:
+        raise TypeError(f"a {type(value).__name__} has no JSON form")
+    return {name: getattr(value, name) for name in fields}
+
+
+def _encode(value):
+    if isinstance(value, str):
+        return "text/plain; charset=utf-8", value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "application/octet-stream", bytes(value)
+    return "application/json", json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False
+    ).encode()
+
+
+def _decode(typ, body):
+    main = typ.partition(";")[0].strip().lower()
+    if main == "application/json" or main.endswith("+json"):
+        return json.loads(body) if body else None
+    if main.startswith("text/"):
+        return body.decode("utf-8", "replace")
+    return body
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+def _result(status, body):
+    if status == 0:
+        return body
+    try:
+        e = json.loads(body)
+        raise CallError(e["kind"], e["message"], e.get("limit", ""))
+    except (ValueError, KeyError):
+        raise CallError("internal", "the host's error cannot be read") from None
+
+
+def _ask(name, body):
+    sys.stdout.flush()
+    _send(b"C", name.encode() + b"\0" + body)
+    reply = _receive()
+    return _result(reply[0], reply[1:])
+
+
+def _agent_result(body):
+    r = json.loads(body)
+    return _decode(r.get("type", ""), base64.b64decode(r.get("output") or ""))
+
+
+def _batch(calls):
+    """Makes calls at once and returns a list of (value, error)."""
+    if len(calls) > 1024:  # as many as the host takes
+        return _batch(calls[:1024]) + _batch(calls[1024:])
+    sys.stdout.flush()
+    frames = bytearray()
+    for c in calls:
+        frames += b"\x05\0agent" + len(c._body).to_bytes(4, "little") + c._body
+    _send(b"B", bytes(frames))
+    reply, at, results = _receive(), 0, []
+    for _ in calls:
+        n = int.from_bytes(reply[at + 1 : at + 5], "little")
+        try:
+            results.append((_agent_result(_result(reply[at], reply[at + 5 : at + 5 + n])), None))
+        except CallError as e:
+            results.append((None, e))
+        at += 5 + n
+    return results
+
+
+async def _run(awaitable):
+    return await awaitable
+
+
+class _Task:
+    def __init__(self, steps, group, place):
+        self.steps, self.group, self.place = steps, group, place
+
+
+class _Group:
+    def __init__(self, owner, n):
+        self.owner, self.left, self.values, self.error = owner, n, [None] * n, None
+
+
+def _drive(main):
+    """Runs a coroutine to its end. Calls that wait at the same time are made as one batch."""
+    root = _Group(None, 1)
+    ready, waiting = [(_Task(main, root, 0), None, None)], []
+
+    def end(task, value, error):
+        g = task.group
+        g.values[task.place], g.left = value, g.left - 1
+        if error is not None and g.error is None:
+            g.error = error
+        if g.left == 0 and g.owner is not None:
+            ready.append((g.owner, g.values, g.error))
+
+    while root.left:
+        if not ready:
+            if not waiting:
+                raise RuntimeError("the function never returns: it waits for nothing")
+            tasks, waiting = waiting, []
+            for (task, _), (value, error) in zip(tasks, _batch([c for _, c in tasks])):
+                ready.append((task, value, error))
+            continue
+        task, value, error = ready.pop(0)
+        try:
+            wait = task.steps.send(value) if error is None else task.steps.throw(error)
+        except StopIteration as stop:
+            end(task, stop.value, None)
+        except Exception as e:
+            end(task, None, e)
+        else:
+            if isinstance(wait, Call):
+                waiting.append((task, wait))
+            elif isinstance(wait, _Gather) and not wait.waits:
+                ready.append((task, [], None))
+            elif isinstance(wait, _Gather):
+                g = _Group(task, len(wait.waits))
+                ready.extend((_Task(_run(w), g, i), None, None) for i, w in enumerate(wait.waits))
+            else:
+                ready.append((task, None, RuntimeError("only calls, gather and coroutines can be awaited here; asyncio has no loop")))
+    if root.error is not None:
+        raise root.error
+    return root.values[0]
+
+
+# -- the agent's code --------------------------------------------------------------------------------------------------
+
+_files = {}
+_main = None
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds modules among the agent's files."""
+
+    def find_spec(self, name, path=None, target=None):
+        base = name.replace(".", "/")
+        for file, package in ((base + "/__init__.py", True), (base + ".py", False)):
+            if file in _files:
+                spec = importlib.util.spec_from_loader(name, self, origin=file, is_package=package)
+                spec.has_location = True
+                return spec
+        if any(file.startswith(base + "/") for file in _files):  # a package without __init__.py
+            return importlib.machinery.ModuleSpec(name, None, is_package=True)
+        return None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        file = module.__spec__.origin
+        exec(compile(_files[file], file, "exec", dont_inherit=True), module.__dict__)
+
+
+sys.meta_path.insert(0, _Finder())
+
+
+def _functions():
+    names = getattr(_main, "__all__", None)
+    if names is None:
+        names = [
+            n
+            for n, f in vars(_main).items()
+            if not n.startswith("_") and isinstance(f, types.FunctionType) and f.__module__ == _main.__name__
+        ]
+    if "on_message" in names and "onMessage" not in names:
+        names, _main.onMessage = [*names, "onMessage"], _main.on_message
+    return sorted(names)
+
+
+def _load(head, body):
+    global _main
+    at = 0
+    for name, n in head["files"]:
+        _files[name], at = body[at : at + n], at + n
+    skep.files = types.MappingProxyType({n: b for n, b in _files.items() if not n.endswith(".py")})
+    main = head["main"]
+    _main = types.ModuleType(main.removesuffix(".py").replace("/", "."))
+    _main.__file__ = main
+    sys.modules[_main.__name__] = _main
+    exec(compile(_files[main], main, "exec", dont_inherit=True), _main.__dict__)
+    _send(b"M", json.dumps(_functions()).encode())
+
+
+def _call(head, body):
+    _config.clear()
+    _config.update(head["config"])
+    if "random" in sys.modules:  # it was seeded when the image was made
+        sys.modules["random"].seed()
+    f = getattr(_main, head["function"])
+    args = ()
+    if body or head["type"]:
+        code = getattr(f, "__code__", None)
+        if code is None or code.co_argcount or code.co_flags & 4:
+            args = (_decode(head["type"], body),)
+    value = f(*args)
+    if hasattr(value, "__await__"):
+        value = _drive(_run(value))
+    typ, out = _encode(value)
+    sys.stdout.flush()
+    _send(b"O", typ.encode() + b"\0" + out)
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def _frames(e):
+    """The frames of the agent's own code, innermost first, as (file, line, column, function)."""
+    out, tb = [], e.__traceback__
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if code.co_filename in _files:
+            column = 0
+            for i, p in enumerate(code.co_positions()):
+                if 2 * i == tb.tb_lasti:
+                    column = p[2] + 1 if p[0] == tb.tb_lineno and p[2] is not None else 0
+                    break
+            out.append((code.co_filename, tb.tb_lineno, column, code.co_qualname))
+        tb = tb.tb_next
+    return out[::-1]
+
+
+def _message(e):
+    text = e.msg if isinstance(e, SyntaxError) else str(e)
+    return f"{type(e).__name__}: {text}" if text else type(e).__name__
+
+
+def _at(frame):
+    file, line, column, name = frame
+    return f"at {name} ({file}:{line}:{column})" if column else f"at {name} ({file}:{line})"
+
+
+def _trace(e):
+    lines, frames = [], _frames(e)
+    lines += [_at(f) for f in (frames if len(frames) < 40 else frames[:20] + frames[-20:])]
+    cause = e.__cause__ or (None if e.__suppress_context__ else e.__context__)
+    if cause is not None and len(lines) < 100:
+        lines += ["caused by " + _message(cause), *_trace(cause)]
+    return lines
+
+
+def _fail(e):
+    report = {"type": type(e).__name__, "message": _message(e), "stack": "\n".join(_trace(e))}
+    if isinstance(e, SyntaxError) and e.filename in _files:
+        report |= {"file": e.filename, "line": e.lineno or 0, "column": e.offset or 0}
+    elif frames := _frames(e):
+        report |= {"file": frames[0][0], "line": frames[0][1], "column": frames[0][2]}
+    _send(b"E", json.dumps(report).encode())
+
+
+def _skep_turn():
+    _send(b"?")
+    head, body = json.loads(_receive()), _receive()
+    try:
+        (_load if head["op"] == "load" else _call)(head, body)
+    except BaseException as e:
+        _fail(e)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except Exception:
+        pass
+
+
+# The text of what the host has run in each copy. It is told where it lies, and then takes the image.
+_skep_command = b"_skep_turn()"
+os.write(_DEVICE, _skep_command)
+os._exit(0)

@@ -1,0 +1,40 @@
+use std::fmt;
+
+/// What a function of an agent returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed: one to the host, or the agent's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// `"failed"` for the agent's own errors; for those of the host `"denied"`, `"not_found"`, `"exhausted"`, ...
+    pub kind: String,
+    pub message: String,
+    /// Which limit was hit, when the kind is `"exhausted"`.
+    pub limit: String,
+}
+
+impl Error {
+    /// Makes an error of the agent's own from anything that can be shown: `.map_err(Error::new)?`.
+    pub fn new(message: impl fmt::Display) -> Error {
+        Error::of("failed", message)
+    }
+
+    pub(crate) fn of(kind: &str, message: impl fmt::Display) -> Error {
+        Error { kind: kind.to_string(), message: message.to_string(), limit: String::new() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+macro_rules! from {
+    ($($t:ty),*) => { $(impl From<$t> for Error { fn from(e: $t) -> Error { Error::new(e) } })* };
+}
+
+from!(&str, String, fmt::Error, std::num::ParseIntError, std::num::ParseFloatError, std::num::TryFromIntError);
+from!(std::str::Utf8Error, std::string::FromUtf8Error, std::io::Error, crate::ParseError);
