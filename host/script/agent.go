@@ -128,7 +128,11 @@ func (a *Agent) Fetch(ctx context.Context, call Call, req Request) (Response, ag
 		if err := v.cell.In(len(req.Body)); err != nil {
 			return err
 		}
-		v.begin(kindFetch, head{Config: call.Config, Method: req.Method, URL: req.URL, Header: req.Header}, v.newBytes(req.Body))
+		b, err := json.Marshal(head{Method: req.Method, URL: req.URL, Header: req.Header})
+		if err != nil {
+			return agent.Wrap(agent.Invalid, err, "the request cannot be written as JSON")
+		}
+		v.begin(kindFetch, v.newText(string(b)), v.newBytes(req.Body), v.newConfig(call.Config))
 		if err := v.drive(v.hasEnded, neverEnds); err != nil {
 			return err
 		}
@@ -147,10 +151,7 @@ func (e *Engine) Eval(ctx context.Context, src agent.Source, call Call) (agent.P
 	}
 	var out agent.Payload
 	usage, err := e.run(ctx, e.base, b.Map, call, func(v *vm) error {
-		config, _ := json.Marshal(nonNil(call.Config))
-		text := v.newText(string(config))
-		v.enter(kindBegin, uint32(text))
-		v.call("qjs_free_value", text)
+		v.begin(kindBegin, v.newConfig(call.Config))
 		if err := v.evaluate(b); err != nil {
 			return err
 		}
@@ -183,14 +184,11 @@ func (e *Engine) run(ctx context.Context, image *cell.Image, source *SourceMap, 
 
 const neverEnds = "the function never returns: it waits for nothing"
 
-// head is the first half of a call into the prelude.
+// head is a request without its body, as the prelude takes it.
 type head struct {
-	Function string            `json:"function"`
-	Tag      string            `json:"tag,omitempty"` // json, text or bytes: what the input is
-	Config   map[string]string `json:"config"`
-	Method   string            `json:"method,omitempty"`
-	URL      string            `json:"url,omitempty"`
-	Header   [][2]string       `json:"header,omitempty"`
+	Method string      `json:"method"`
+	URL    string      `json:"url"`
+	Header [][2]string `json:"header,omitempty"`
 }
 
 // invoke calls a function of the loaded module and waits for its value.
@@ -198,47 +196,36 @@ func (v *vm) invoke(function string, call Call) (agent.Payload, error) {
 	if err := v.cell.In(len(call.Input.Body)); err != nil {
 		return agent.Payload{}, err
 	}
-	h := head{Function: function, Config: call.Config, Tag: "bytes"}
-	var input uint64
-	switch in := call.Input; {
-	case in.IsJSON() || in.Type == "" && len(in.Body) == 0:
-		if len(in.Body) > 0 && !json.Valid(in.Body) {
-			return agent.Payload{}, agent.Errorf(agent.Invalid, "the input says that it is JSON, and is not")
-		}
-		h.Tag = "json"
-		input = v.newText(string(in.Body))
-	case strings.HasPrefix(in.Type, "text/"):
-		h.Tag = "text"
-		input = v.newText(string(in.Body))
-	default:
-		input = v.newBytes(in.Body)
+	in := call.Input
+	f := formOf(in)
+	if in.Type == "" && len(in.Body) == 0 {
+		f = formJSON // of nothing, which is undefined
 	}
-	v.begin(kindCall, h, input)
+	if f == formJSON && len(in.Body) > 0 && !json.Valid(in.Body) {
+		return agent.Payload{}, agent.Errorf(agent.Invalid, "the input says that it is JSON, and is not")
+	}
+	v.begin(kindCall, v.newText(function), v.newNumber(float64(f)), v.newBody(f, in.Body), v.newConfig(call.Config))
 	if err := v.drive(v.hasEnded, neverEnds); err != nil {
 		return agent.Payload{}, err
 	}
 	return *v.result, nil
 }
 
-// begin hands a call to the prelude. It frees input.
-func (v *vm) begin(kind int, h head, input uint64) {
-	h.Config = nonNil(h.Config)
-	b, err := json.Marshal(h)
-	if err != nil {
-		v.fail(agent.Wrap(agent.Invalid, err, "the call cannot be written as JSON"))
-		return
+// begin hands a call to the prelude. It frees args.
+func (v *vm) begin(kind int, args ...uint64) {
+	v.await(v.entered(kind, args...))
+	for _, a := range args {
+		v.call("qjs_free_value", a)
 	}
-	text := v.newText(string(b))
-	v.enter(kind, uint32(text), uint32(input))
-	v.call("qjs_free_value", text)
-	v.call("qjs_free_value", input)
 }
 
-func nonNil(m map[string]string) map[string]string {
-	if m == nil {
-		return map[string]string{}
+// newConfig makes the text of a call's settings, empty when there are none.
+func (v *vm) newConfig(m map[string]string) uint64 {
+	if len(m) == 0 {
+		return v.newText("")
 	}
-	return m
+	b, _ := json.Marshal(m) // strings always marshal
+	return v.newText(string(b))
 }
 
 func noFunction(name string, exports []string) error {

@@ -54,17 +54,33 @@ func MakeBundle(ctx context.Context, src agent.Source, o *BundleOptions) (*Bundl
 	return t.build()
 }
 
-var (
-	skepImport = regexp.MustCompile(`\bimport\s+[\w$*{}\s,]+\s+from\s*(?:"skep"|'skep')`)
-	importing  = regexp.MustCompile(`(?:^|[^.\w$])(?:import|from|require|export\s*\*)\b`)
-)
+var skepImport = regexp.MustCompile(`import\s+[\w$*{}\s,]+\s+from\s*(?:"skep"|'skep')`)
 
 // selfContained reports whether the file surely imports nothing but "skep". It may say no of one that does not.
 func selfContained(text []byte) bool {
-	if !bytes.Contains(text, []byte("import")) && !bytes.Contains(text, []byte("from")) && !bytes.Contains(text, []byte("require")) {
-		return true
+	if bytes.Contains(text, []byte("skep")) {
+		text = skepImport.ReplaceAll(text, nil)
 	}
-	return !importing.Match(skepImport.ReplaceAll(text, nil)) && !bytes.Contains(text, []byte("import.meta"))
+	return !hasWord(text, "import") && !hasWord(text, "from") && !hasWord(text, "require")
+}
+
+// hasWord reports whether word stands in text for itself, and not for a property.
+func hasWord(text []byte, word string) bool {
+	for {
+		i := bytes.Index(text, []byte(word))
+		if i < 0 {
+			return false
+		}
+		end := i + len(word)
+		if (i == 0 || text[i-1] != '.' && !inWord(text[i-1])) && (end == len(text) || !inWord(text[end])) {
+			return true
+		}
+		text = text[end:]
+	}
+}
+
+func inWord(c byte) bool {
+	return c == '_' || c == '$' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // transform is the quick way for a single file.

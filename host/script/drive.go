@@ -10,24 +10,69 @@ import (
 // The kinds of entry, as main.js numbers them.
 const (
 	kindLoaded    = iota // (promise of the module's namespace)
-	kindCall             // (head, input)
-	kindFetch            // (head, body)
-	kindSettle           // (id, body, ok)
+	kindCall             // (function, form, input, config)
+	kindFetch            // (head, body, config)
+	kindSettle           // (id, how, body)
 	kindAlarm            // ()
 	kindRejection        // (reason)
 	kindBegin            // (config)
+	kindReturned         // (value)
+	kindThrown           // (reason)
 	kindCount
 )
 
+// maxEntryArgs is how many arguments entry takes after the kind.
+const maxEntryArgs = 4
+
 // enter calls the prelude's entry function.
-func (v *vm) enter(kind int, args ...uint32) {
+func (v *vm) enter(kind int, args ...uint64) { v.call("qjs_free_value", v.entered(kind, args...)) }
+
+// entered calls the prelude's entry function and returns its value, which is the caller's to free.
+func (v *vm) entered(kind int, args ...uint64) uint64 {
 	v.putU32(v.h.argv, v.h.kinds[kind])
 	for i, a := range args {
-		v.putU32(v.h.argv+4*uint32(i+1), a)
+		v.putU32(v.h.argv+4*uint32(i+1), uint32(a))
 	}
-	r := v.check(v.call("qjs_call", uint64(v.h.entry), uint64(v.h.undefined), uint64(len(args)+1), uint64(v.h.argv)))
-	v.call("qjs_free_value", r)
+	return v.check(v.call("qjs_call", uint64(v.h.entry), uint64(v.h.undefined), uint64(len(args)+1), uint64(v.h.argv)))
 }
+
+// await takes what a call returned: a promise, which the cell then works for, or nothing when all is said.
+func (v *vm) await(h uint64) {
+	if v.err == nil && v.call("qjs_is_promise", h) != 0 {
+		v.call("qjs_promise_mark_as_handled", h)
+		v.forget(v.call("qjs_get_value_ptr", h))
+		v.awaited = h
+		return
+	}
+	v.call("qjs_free_value", h)
+}
+
+// deliver tells the prelude what became of the awaited promise. It reports whether that is known.
+func (v *vm) deliver() bool {
+	if v.awaited == 0 {
+		return false
+	}
+	kind := kindReturned
+	switch v.call("qjs_promise_state", v.awaited) {
+	case promisePending:
+		return false
+	case promiseRejected:
+		kind = kindThrown
+	}
+	r := v.call("qjs_promise_result", v.awaited)
+	v.call("qjs_free_value", v.awaited)
+	v.awaited = 0
+	v.enter(kind, r)
+	v.call("qjs_free_value", r)
+	return true
+}
+
+// The states of a promise, as the engine numbers them.
+const (
+	promisePending   = 0
+	promiseFulfilled = 1
+	promiseRejected  = 2
+)
 
 // pump runs the guest's jobs (promise reactions) until none is left, then reports rejections that nothing handled.
 func (v *vm) pump() {
@@ -54,7 +99,9 @@ func (v *vm) drive(done func() bool, stuck string) error {
 		switch {
 		case v.err != nil:
 			return v.err
+		case v.deliver():
 		case done():
+			v.launch() // what was called and is not waited for
 			return v.failure
 		case v.next():
 		case v.failure != nil || v.result != nil || v.response != nil:
@@ -79,7 +126,7 @@ type loaded struct {
 func (v *vm) evaluate(b *Bundle) error {
 	v.source = b.Map
 	m := v.eval(b.Code, moduleName, evalModule)
-	v.enter(kindLoaded, uint32(m))
+	v.enter(kindLoaded, m)
 	v.call("qjs_free_value", m)
 	return v.drive(v.hasLoaded, "the module never finishes loading: its top-level await waits for nothing")
 }
@@ -147,11 +194,15 @@ func (v *vm) rejection(stack []uint64) {
 		return
 	}
 	v.free(r)
-	if !handled {
-		return
+	if handled {
+		v.forget(r.id)
 	}
+}
+
+// forget drops what was noted of a promise.
+func (v *vm) forget(id uint64) {
 	for i, old := range v.rejected {
-		if old.id == r.id {
+		if old.id == id {
 			v.free(old)
 			v.rejected = append(v.rejected[:i], v.rejected[i+1:]...)
 			return
@@ -169,7 +220,7 @@ func (v *vm) reportRejected() {
 	list := v.rejected
 	v.rejected = nil
 	for _, r := range list {
-		v.enter(kindRejection, uint32(r.reason))
+		v.enter(kindRejection, r.reason)
 		v.free(r)
 	}
 }

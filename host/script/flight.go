@@ -21,7 +21,7 @@ type flight struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	calls   map[float64]context.CancelFunc // under way, by the prelude's id
-	waiting []request                      // not yet begun
+	waiting []request                      // in line
 	settled chan answer
 	alarm   *time.Timer
 	armed   bool
@@ -34,16 +34,35 @@ type request struct {
 }
 
 type answer struct {
-	id   float64
-	size int
-	body []byte
-	err  error
+	request
+	out []byte
+	err error
 }
 
-// start begins a call to the host, or puts it in line.
+// value reads an answer: that of an agent is a value, that of another the text of its JSON.
+func (a answer) value() (form, []byte, error) {
+	if a.err != nil || a.name != abi.CallAgent {
+		return formText, a.out, a.err
+	}
+	var r abi.AgentResult
+	if err := json.Unmarshal(a.out, &r); err != nil {
+		return formText, nil, agent.Wrap(agent.Internal, err, "the answer of an agent cannot be read")
+	}
+	return formOf(agent.Payload{Type: r.Type, Body: r.Output}), r.Output, nil
+}
+
+// start puts a call to the host in line. It begins when the guest has nothing more to do at once.
 func (v *vm) start(id float64, name string, body []byte) {
 	if !v.cell.Hold(int64(len(body))) {
 		v.fail(agent.Exceeded(agent.LimitMemory, "the code's calls under way hold more than its limit of %d bytes", v.cell.Env().Limits.Memory))
+		return
+	}
+	v.waiting = append(v.waiting, request{id, name, body})
+}
+
+// launch begins the calls in line, as far as there is room.
+func (v *vm) launch() {
+	if len(v.waiting) == 0 {
 		return
 	}
 	if v.ctx == nil {
@@ -51,26 +70,21 @@ func (v *vm) start(id float64, name string, body []byte) {
 		v.calls = map[float64]context.CancelFunc{}
 		v.settled = make(chan answer)
 	}
-	r := request{id, name, body}
-	if len(v.calls) >= maxInFlight {
-		v.waiting = append(v.waiting, r)
-		return
-	}
-	v.launch(r)
-}
-
-func (v *vm) launch(r request) {
-	ctx, cancel := context.WithCancel(v.ctx)
-	v.calls[r.id] = cancel
 	call, settled, done := v.cell.Env().Calls, v.settled, v.ctx.Done()
-	v.wg.Go(func() {
-		defer cancel()
-		out, err := call(ctx, r.name, r.body)
-		select {
-		case settled <- answer{r.id, len(r.body), out, err}:
-		case <-done:
-		}
-	})
+	for len(v.waiting) > 0 && len(v.calls) < maxInFlight {
+		r := v.waiting[0]
+		v.waiting = v.waiting[1:]
+		ctx, cancel := context.WithCancel(v.ctx)
+		v.calls[r.id] = cancel
+		v.wg.Go(func() {
+			defer cancel()
+			out, err := call(ctx, r.name, r.body)
+			select {
+			case settled <- answer{r, out, err}:
+			case <-done:
+			}
+		})
+	}
 }
 
 // abandon forgets a call whose answer nobody wants.
@@ -108,6 +122,19 @@ func (v *vm) setAlarm(ms float64) {
 
 // next waits for one thing to happen and tells the prelude. It reports false when there is nothing to wait for.
 func (v *vm) next() bool {
+	if len(v.waiting) == 1 && len(v.calls) == 0 && !v.armed {
+		// Nothing but this call's answer can come next, so it needs no goroutine of its own.
+		r := v.waiting[0]
+		v.waiting = v.waiting[:0]
+		out, err := v.cell.Env().Calls(v.cell.Context(), r.name, r.body)
+		if v.cell.Context().Err() != nil {
+			v.fail(v.cell.Err())
+		} else {
+			v.settle(answer{r, out, err})
+		}
+		return true
+	}
+	v.launch()
 	var alarm <-chan time.Time
 	if v.armed {
 		alarm = v.alarm.C
@@ -128,20 +155,27 @@ func (v *vm) next() bool {
 
 func (v *vm) settle(a answer) {
 	delete(v.calls, a.id)
-	v.cell.Hold(-int64(a.size))
-	if len(v.waiting) > 0 {
-		v.launch(v.waiting[0])
-		v.waiting = v.waiting[1:]
+	v.cell.Hold(-int64(len(a.body)))
+	how := settleValue
+	f, b, err := a.value()
+	switch {
+	case err != nil:
+		how, b = settleFailed, errorBody(err)
+	case f == formJSON:
+		how = settleParse
 	}
-	ok, body := v.h.isTrue, a.body
-	if a.err != nil {
-		ok, body = v.h.isFalse, errorBody(a.err)
-	}
-	id, text := v.call("qjs_new_number", math.Float64bits(a.id)), v.newText(string(body))
-	v.enter(kindSettle, uint32(id), uint32(text), ok)
+	id, body := v.newNumber(a.id), v.newBody(f, b)
+	v.enter(kindSettle, id, uint64(v.h.kinds[how]), body)
 	v.call("qjs_free_value", id)
-	v.call("qjs_free_value", text)
+	v.call("qjs_free_value", body)
 }
+
+// How the prelude takes an answer.
+const (
+	settleFailed = iota // an ErrorBody of package abi
+	settleParse         // a text of JSON
+	settleValue         // the value itself
+)
 
 // land ends the calls that are still under way and waits for their goroutines.
 func (v *vm) land() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/cell"
 	"github.com/skep-dev/skep/host/prep"
@@ -47,7 +48,7 @@ func Funcs() []cell.Func {
 
 // The functions that the prelude's boot takes, in its order.
 var bridge = []string{
-	"call", "cancel", "sync", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end",
+	"call", "cancel", "agent", "emit", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end",
 }
 
 // args are the arguments of one call from the prelude, as handles.
@@ -66,6 +67,17 @@ func (a args) handle(i uint32) uint64 {
 func (a args) text(i uint32) string  { return a.v.text(a.handle(i)) }
 func (a args) bytes(i uint32) []byte { return a.v.bytes(a.handle(i)) }
 func (a args) length(i uint32) int64 { _, n := a.v.view(a.handle(i)); return int64(n) }
+func (a args) truth(i uint32) bool   { return a.v.call("qjs_get_bool", a.handle(i)) != 0 }
+
+// body takes two arguments: a form, and the text or bytes.
+func (a args) body(i uint32) (form, []byte) {
+	f := form(min(max(a.number(i), 0), float64(formOther)))
+	if f >= formBytes {
+		return f, a.bytes(i + 1)
+	}
+	return f, []byte(a.text(i + 1))
+}
+
 func (a args) number(i uint32) float64 {
 	return a.v.number(a.handle(i))
 }
@@ -81,8 +93,12 @@ func (v *vm) hostCall(stack []uint64) {
 		v.start(a.number(0), a.text(1), []byte(a.text(2)))
 	case "cancel":
 		v.abandon(a.number(0))
-	case "sync":
-		if _, err := v.cell.Ask(a.text(0), []byte(a.text(1))); err != nil {
+	case "agent":
+		v.cell.CountCall()
+		f, body := a.body(3)
+		v.start(a.number(0), abi.CallAgent, v.marshal(abi.AgentCall{Agent: a.text(1), Function: a.text(2), Type: f.mediaType(), Input: body}))
+	case "emit":
+		if _, err := v.cell.Ask(abi.CallEmit, v.marshal(abi.Emit{Name: a.text(0), Data: abi.Raw(a.text(1))})); err != nil {
 			out = v.newText(string(errorBody(err)))
 		}
 	case "log":
@@ -109,10 +125,13 @@ func (v *vm) hostCall(stack []uint64) {
 		out = v.decode(a.handle(0), int(a.number(1)))
 	case "result":
 		v.setResult(a)
+		v.ended = !a.truth(2)
 	case "response":
 		v.setResponse(a)
+		v.ended = !a.truth(2)
 	case "fail":
 		v.setFailure([]byte(a.text(0)))
+		v.ended = !a.truth(1)
 	case "loaded":
 		v.setLoaded([]byte(a.text(0)))
 	case "end":
@@ -163,13 +182,32 @@ func (v *vm) decode(h uint64, flags int) uint64 {
 	return v.newText(string(replaceUTF8(b)))
 }
 
-// setResult takes a function's value: (type, text or bytes).
+// marshal writes a body of package abi.
+func (v *vm) marshal(body any) []byte {
+	b, err := json.Marshal(body)
+	if err != nil {
+		v.fail(agent.Wrap(agent.Internal, err, "a call to the host cannot be written"))
+	}
+	return b
+}
+
+// mediaType is the type of what an author's value became.
+func (f form) mediaType() string {
+	switch f {
+	case formJSON:
+		return agent.TypeJSON
+	case formText:
+		return agent.TypeText
+	}
+	return "application/octet-stream"
+}
+
+// setResult takes a function's value: (form, text or bytes, whether the cell goes on, the type of another form).
 func (v *vm) setResult(a args) {
-	p := agent.Payload{Type: a.text(0)}
-	if v.call("qjs_is_string", a.handle(1)) != 0 {
-		p.Body = []byte(a.text(1))
-	} else {
-		p.Body = a.bytes(1)
+	f, body := a.body(0)
+	p := agent.Payload{Type: f.mediaType(), Body: body}
+	if f == formOther {
+		p.Type = a.text(3)
 	}
 	if err := v.cell.Out(len(p.Body)); err != nil {
 		v.failure = err

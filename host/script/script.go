@@ -42,10 +42,18 @@ const (
 
 // headroom is memory that every image has ready, so that ordinary calls need not grow it: growth costs, and a cell that
 // grew cannot be made new in place. garbage is how much may be allocated before the collector runs, which touches
-// every page that holds objects.
+// every page that holds objects. For the same reason an agent's image is collected only if it holds that much more than
+// the base.
 const (
-	headroom = 4 << 20
-	garbage  = 16 << 20
+	headroom        = 4 << 20
+	garbage         = 16 << 20
+	worthCollecting = 1 << 20
+)
+
+// The sizes of holes that fillHoles looks for, in the allocator and in the engine's lists of small blocks.
+const (
+	largestHole  = 64 << 10
+	largestBlock = 504
 )
 
 // New compiles the script guest on cells, which must have been made with Funcs and with WASI, and makes the base image.
@@ -133,7 +141,7 @@ func (v *vm) prepare(prelude []byte) error {
 	h.undefined = uint32(v.call("qjs_get_undefined"))
 	h.isTrue = uint32(v.call("qjs_get_true"))
 	h.isFalse = uint32(v.call("qjs_get_false"))
-	h.argv = uint32(v.call("wasm_malloc", 4*uint64(len(bridge)+1)))
+	h.argv = uint32(v.call("wasm_malloc", 4*uint64(max(len(bridge), maxEntryArgs+1))))
 	for i := range h.kinds {
 		h.kinds[i] = uint32(v.call("qjs_new_number", number(float64(i))))
 	}
@@ -150,7 +158,7 @@ func (v *vm) prepare(prelude []byte) error {
 	}
 	m := v.eval([]byte(`import "skep"; export {}`), preludeName, evalModule)
 	v.pump()
-	if v.err == nil && v.call("qjs_promise_state", m) != 1 {
+	if v.err == nil && v.call("qjs_promise_state", m) != promiseFulfilled {
 		v.fail(agent.Errorf(agent.Internal, "the module skep does not load"))
 	}
 	v.settleMemory()
@@ -172,11 +180,41 @@ func (v *vm) fitStack() {
 	}
 }
 
-// settleMemory makes the memory ready to be an image: collected, with headroom.
+// settleMemory makes the memory ready to be an image: with headroom, and collected when there may be much to collect.
 func (v *vm) settleMemory() {
-	v.call("qjs_run_gc")
-	if p := v.call("wasm_malloc", headroom); p != 0 {
-		v.call("wasm_free", p)
+	if v.preparing || v.call("qjs_get_allocated_size") > uint64(v.h.allocated)+worthCollecting {
+		v.call("qjs_run_gc")
 	}
-	v.call("qjs_set_gc_threshold", v.call("qjs_get_allocated_size")+garbage)
+	top := v.call("wasm_malloc", headroom)
+	v.call("wasm_free", top)
+	if v.preparing && top != 0 {
+		v.fillHoles(top)
+	}
+	size := v.call("qjs_get_allocated_size")
+	v.call("qjs_set_gc_threshold", size+garbage)
+	if v.preparing {
+		v.h.allocated = uint32(size)
+	}
+}
+
+// fillHoles takes the free blocks of the base image below top for good, so that what agents and calls allocate lies
+// together above it: a call that filled holes all over the heap would have a private copy of a page for each.
+func (v *vm) fillHoles(top uint64) {
+	for size := uint64(largestHole); size >= 8; size /= 2 {
+		for v.err == nil {
+			if p := v.call("wasm_malloc", size); p == 0 || p >= top {
+				v.call("wasm_free", p)
+				break
+			}
+		}
+	}
+	// The engine has lists of its own for small blocks, one for each size.
+	ctx := v.call("qjs_get_context_ptr")
+	for size := uint64(8); size <= largestBlock; size += 8 {
+		for v.err == nil {
+			if p := v.call("js_malloc", ctx, size); p == 0 || p >= top {
+				break
+			}
+		}
+	}
 }

@@ -22,6 +22,7 @@ type handles struct {
 	kinds     [kindCount]uint32 // the numbers that entry takes first
 	argv      uint32            // room for the arguments of a call
 	scratch   uint32            // scratchSize bytes
+	allocated uint32            // bytes that the engine has allocated in the base image
 }
 
 // vm is the guest's side of one cell's life: values in, values out, and what the driver waits for. After the first error
@@ -36,8 +37,9 @@ type vm struct {
 	loaded    *loaded
 	result    *agent.Payload
 	response  *Response
-	failure   error // what the author's code threw
-	ended     bool  // the result is there, and nothing runs on after it
+	failure   error  // what the author's code threw
+	ended     bool   // the result is there, and nothing runs on after it
+	awaited   uint64 // the promise of what the function returns, or 0
 
 	rejected []rejected
 	flight
@@ -163,6 +165,36 @@ func (v *vm) newText(s string) uint64 {
 	}
 	return v.pass([]byte(s), "qjs_new_string")
 }
+
+// form is how a value crosses, as api.js numbers them.
+type form uint8
+
+const (
+	formJSON  form = iota // a text to parse
+	formText              // a text
+	formBytes             // a Uint8Array
+	formOther             // a Uint8Array, of a type that is said
+)
+
+// formOf says in which form a payload goes in.
+func formOf(p agent.Payload) form {
+	switch {
+	case p.Type == agent.TypeJSON || p.IsJSON(): // the first of which is quicker
+		return formJSON
+	case strings.HasPrefix(p.Type, "text/"):
+		return formText
+	}
+	return formBytes
+}
+
+func (v *vm) newBody(f form, b []byte) uint64 {
+	if f >= formBytes {
+		return v.newBytes(b)
+	}
+	return v.newText(string(b))
+}
+
+func (v *vm) newNumber(n float64) uint64 { return v.call("qjs_new_number", number(n)) }
 
 func (v *vm) newBytes(b []byte) uint64 { return v.pass(b, "qjs_new_uint8_array") }
 

@@ -1,13 +1,12 @@
 // What an author imports from "skep", and what `this` and `ctx` carry.
-import { PromiseClass, create, defineProperty, freeze, fromBase64, getOwnPropertyDescriptor, isView, isBuffer, ownKeys, parse, record, setPrototypeOf, stringify, toBase64, viewBytes } from "./primordials.js";
-import { callHost, callNow, json, refuseWhileLoading, SkepError, state } from "./host.js";
-import { decode, encode } from "./encoding.js";
+import { ObjectPrototype, PromiseClass, TypeErrorClass, create, defineProperty, freeze, getOwnPropertyDescriptor, getPrototypeOf, isArray, isBuffer, isView, ownKeys, record, setPrototypeOf, toWellFormed, viewBytes } from "./primordials.js";
+import { errorOf, host, json, newest, openCall, refuseWhileLoading, rejected, SkepError, settings } from "./host.js";
 import { console } from "./console.js";
 
 // config reads the settings of the call under way; it is one object for all calls, so that a module may keep it.
 const here = () => {
   refuseWhileLoading("config");
-  return state.config;
+  return settings();
 };
 const readOnly = () => {
   throw new TypeError("config cannot be changed");
@@ -26,40 +25,41 @@ export const config = new Proxy(create(null), setPrototypeOf({
 // emit puts an event of the agent's own into the session's log.
 export function emit(name, data) {
   refuseWhileLoading("emit");
-  if (typeof name !== "string" || name === "") throw new TypeError("emit: the first argument is the event's name");
-  callNow("emit", `{"name":${stringify(name)},"data":${json(data)}}`);
+  if (typeof name !== "string" || name === "") throw new TypeErrorClass("emit: the first argument is the event's name");
+  const failed = host.emit(name, json(data));
+  if (failed !== undefined) throw errorOf(failed);
 }
 
 export const log = setPrototypeOf(function log(...args) { console.log(...args); }, Function.prototype);
 for (const level of ["debug", "info", "warn", "error", "trace"]) log[level] = console[level];
 freeze(log);
 
-// payloadOf turns a value into what travels: its media type and bytes or text.
-export function payloadOf(v) {
-  if (typeof v === "string") return record({ type: "text/plain; charset=utf-8", text: v, bytes: undefined });
-  if (typeof v === "object" && (isBuffer(v) || isView(v))) return record({ type: "application/octet-stream", text: undefined, bytes: viewBytes(v) });
-  return record({ type: "application/json", text: json(v), bytes: undefined });
+// The forms in which a value travels.
+export const JSON_FORM = 0, TEXT_FORM = 1, BYTES_FORM = 2, OTHER_FORM = 3; // bytes of a type that is said
+
+export function formOf(v) {
+  if (typeof v === "string") return TEXT_FORM;
+  if (typeof v !== "object" || v === null || getPrototypeOf(v) === ObjectPrototype || isArray(v)) return JSON_FORM; // which is quicker
+  return isBuffer(v) || isView(v) ? BYTES_FORM : JSON_FORM;
 }
 
-const jsonType = /^\s*(application\/json|[^;]*\+json)\s*(;|$)/i;
-const textType = /^\s*text\//i;
-const test = RegExp.prototype.exec.call.bind(RegExp.prototype.exec);
-
-// valueOf is payloadOf's counterpart for bytes that came in.
-function valueOf(type, bytes) {
-  if (type === "application/json" || test(jsonType, type)) return parse(decode(bytes));
-  return test(textType, type) ? decode(bytes) : bytes;
+// bodyOf returns the text or the bytes of v in that form.
+export function bodyOf(form, v) {
+  return form === JSON_FORM ? json(v) : form === TEXT_FORM ? toWellFormed(v) : viewBytes(v);
 }
 
 // callAgent calls a function of another agent of the app.
-export async function callAgent(name, fn, input) {
-  refuseWhileLoading("callAgent");
-  if (typeof name !== "string" || typeof fn !== "string") throw new TypeError("callAgent: the names of an agent and of its function are required");
-  const p = payloadOf(input);
-  const bytes = toBase64(p.bytes ?? encode(p.text)); // put together by hand: JSON.stringify of an object is slow
-  const body = `{"agent":${stringify(name)},"function":${stringify(fn)},"type":"${p.type}","input":"${bytes}"}`;
-  const answer = parse(await callHost("agent", body));
-  return valueOf(answer.type ?? "", answer.output ? fromBase64(answer.output) : new Uint8Array());
+export function callAgent(name, fn, input) {
+  try {
+    refuseWhileLoading("callAgent");
+    if (typeof name !== "string" || typeof fn !== "string") throw new TypeErrorClass("callAgent: the names of an agent and of its function are required");
+    const form = formOf(input);
+    const body = bodyOf(form, input);
+    host.agent(openCall(), name, fn, form, body);
+    return newest;
+  } catch (e) {
+    return rejected(e);
+  }
 }
 
 // agent returns a stand-in for another agent: its methods call that agent's functions.

@@ -1,5 +1,5 @@
 // Request, Response and fetch (Fetch Standard). Bodies are collected before they cross to the host.
-import { copyBytes, fromBase64, isBuffer, isView, joinBytes, list, parse, record, stringify, toBase64, viewBytes } from "./primordials.js";
+import { ErrorClass, copyBytes, fromBase64, isBuffer, isView, joinBytes, list, parse, record, stringify, toBase64, viewBytes } from "./primordials.js";
 import { callHost, define, refuseWhileLoading } from "./host.js";
 import { decode, encode } from "./encoding.js";
 import { Blob, blobBytes, decodeForm, encodeForm, FormData } from "./blob.js";
@@ -218,13 +218,14 @@ export function headerList(headers) {
 
 async function fetch(input, init) {
   refuseWhileLoading("fetch");
+  const { stack } = new ErrorClass(); // where an error of this call will say it is from
   const req = new Request(input, init);
   const { signal } = req;
   signal.throwIfAborted();
   const body = await take(req);
   signal.throwIfAborted();
   const head = record({ method: req.method, url: req.url, header: headerList(req.headers), body: toBase64(body) });
-  const answer = parse(await callHost("http", stringify(head), (stop) => signal.addEventListener("abort", () => stop(signal.reason), { once: true })));
+  const answer = parse(await callHost("http", stringify(head), stack, (stop) => signal.addEventListener("abort", () => stop(signal.reason), { once: true })));
   return build(answer.status, answer.header ?? undefined, answer.body ? fromBase64(answer.body) : null, req.url);
 }
 

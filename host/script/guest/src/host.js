@@ -1,11 +1,16 @@
 // The calls into the host. Nothing here is reachable from an author's code.
-import { ErrorClass, PromiseClass, Table, defineProperty, parse, record, stringify } from "./primordials.js";
+import { ErrorClass, PromiseClass, apply, defineProperty, freeze, getOwnPropertyDescriptor, list, parse, record, setPrototypeOf, stringify } from "./primordials.js";
 
-// host holds the functions that the driver gives to boot. See bridge.go for what each does.
+// host holds the functions that the driver gives to boot. See funcs.go for what each does.
 export const host = Object.create(null);
 
 // state.loading is true while an author's module is evaluated into an image, which later calls share.
-export const state = record({ loading: true, config: Object.create(null), began: 0 });
+export const state = record({ loading: true, settings: "", config: null, began: 0, origin: 0 });
+
+// settings are the call's config, read when somebody asks.
+export function settings() {
+  return (state.config ??= freeze(setPrototypeOf(state.settings === "" ? {} : parse(state.settings), null)));
+}
 
 // refuseWhileLoading throws unless a call is under way.
 export function refuseWhileLoading(what) {
@@ -14,12 +19,14 @@ export function refuseWhileLoading(what) {
   }
 }
 
+const hidden = (value) => record({ value, configurable: true, writable: true });
+
 export class SkepError extends Error {
   constructor(kind, message, limit) {
     super(message);
-    defineProperty(this, "name", { value: "SkepError", configurable: true, writable: true });
-    defineProperty(this, "kind", { value: kind, enumerable: true });
-    if (limit) defineProperty(this, "limit", { value: limit, enumerable: true });
+    defineProperty(this, "name", hidden("SkepError"));
+    defineProperty(this, "kind", record({ value: kind, enumerable: true }));
+    if (limit) defineProperty(this, "limit", record({ value: limit, enumerable: true }));
   }
 }
 
@@ -29,48 +36,96 @@ export function errorOf(body) {
   return new SkepError(e.kind, e.message, e.limit);
 }
 
-const pending = new Table();
-let lastID = 0;
+const { get: prepareOf, set: setPrepare } = getOwnPropertyDescriptor(Error, "prepareStackTrace");
+
+// errorWithoutStack does so too, but the engine gives the error a stack only where it is thrown, which is where an author
+// awaits the call: while the engine prepares one stack, it takes no other.
+function errorWithoutStack(body) {
+  const before = apply(prepareOf, ErrorClass, []);
+  let e;
+  apply(setPrepare, ErrorClass, [() => {
+    e = errorOf(body);
+    return "";
+  }]);
+  new ErrorClass();
+  apply(setPrepare, ErrorClass, [before]);
+  return e ?? errorOf(body); // with Error.stackTraceLimit at 0 the engine prepares nothing
+}
+
+// The calls under way: what resolves a call, what rejects it, and the stack of its errors stand at its number and after it.
+const calls = list([]);
+const idle = list([]); // numbers that are free again
+let next = 0, idles = 0;
+
+let resolveNew, rejectNew;
+const keep = (resolve, reject) => {
+  resolveNew = resolve;
+  rejectNew = reject;
+};
+
+// openCall takes a number for a call whose answer the host brings to settle. Its promise is newest until the next one. An
+// error has the given stack; without one the engine gives it the stack of where it is thrown again, by the author's await.
+export let newest;
+export function openCall(stack) {
+  newest = new PromiseClass(keep);
+  let id = next;
+  if (idles > 0) id = idle[--idles];
+  else next += 3;
+  calls[id] = resolveNew;
+  calls[id + 1] = rejectNew;
+  calls[id + 2] = stack;
+  return id;
+}
 
 // callHost asks for the host call name and returns a promise of its answer. cancel, when given, gets a function that
-// abandons the call.
-export function callHost(name, body, cancel) {
-  const id = ++lastID;
-  const { stack } = new ErrorClass(); // where an error of this call will say it is from
-  return new PromiseClass((resolve, reject) => {
-    pending.set(id, record({ resolve, reject, stack }));
-    if (cancel) {
-      cancel((reason) => {
-        if (!pending.has(id)) return;
-        pending.delete(id);
-        host.cancel(id);
-        reject(reason);
-      });
-    }
-    host.call(id, name, body);
-  });
-}
-
-// settle delivers the answer to call id.
-export function settle(id, ok, body) {
-  const p = pending.take(id);
-  if (!p) return;
-  if (ok) p.resolve(body);
-  else {
-    const e = errorOf(body);
-    defineProperty(e, "stack", { value: p.stack, writable: true, configurable: true });
-    p.reject(e);
+// abandons the call. Errors get the given stack.
+export function callHost(name, body, stack, cancel) {
+  const id = openCall(stack);
+  const promise = newest;
+  const reject = rejectNew;
+  if (cancel) {
+    cancel((reason) => {
+      if (calls[id + 1] !== reject) return;
+      calls[id] = calls[id + 1] = undefined; // and the number is not used again, for an answer may still come
+      host.cancel(id);
+      reject(reason);
+    });
   }
+  host.call(id, name, body);
+  return promise;
 }
 
-// callNow makes a host call that is answered before it returns.
-export function callNow(name, body) {
-  const failed = host.sync(name, body);
-  if (failed !== undefined) throw errorOf(failed);
+const FAILED = 0, PARSE = 1; // and 2: the value as it is
+
+// settle delivers the answer to call id. form says how body is to be read.
+export function settle(id, form, body) {
+  const resolve = calls[id], reject = calls[id + 1], stack = calls[id + 2];
+  if (resolve === undefined) return;
+  calls[id] = calls[id + 1] = undefined;
+  idle[idles++] = id;
+  if (form === FAILED) {
+    const e = stack === undefined ? errorWithoutStack(body) : errorOf(body);
+    if (stack !== undefined) defineProperty(e, "stack", hidden(stack));
+    reject(e);
+    return;
+  }
+  if (form === PARSE) {
+    try {
+      body = body === "" ? undefined : parse(body);
+    } catch (e) {
+      reject(e);
+      return;
+    }
+  }
+  resolve(body);
 }
+
+// rejected returns a promise that is.
+export const rejected = (e) => new PromiseClass((_, reject) => reject(e));
 
 // json is JSON.stringify where undefined becomes null.
 export function json(v) {
+  if (typeof v === "number") return v - v === 0 ? `${v}` : "null"; // which is quicker
   const s = stringify(v);
   return s === undefined ? "null" : s;
 }

@@ -1,5 +1,5 @@
-// The prelude: it puts the web's globals in place and returns boot, which connects it to the driver (bridge.go).
-import { ErrorClass, PromiseClass, Table, TypeErrorClass, apply, construct, create, dateNow, defineProperty, endsWith, freeze, functionSource, getOwnPropertyDescriptor, getPrototypeOf, list, ObjectPrototype, ownKeys, parse, record, setPrototypeOf, startsWith, stringify, StringOf, then } from "./primordials.js";
+// The prelude: it puts the web's globals in place and returns boot, which connects it to the driver (funcs.go).
+import { ErrorClass, PromiseClass, TypeErrorClass, construct, create, dateNow, defineProperty, endsWith, freeze, functionSource, getOwnPropertyDescriptor, getPrototypeOf, list, ObjectPrototype, ownKeys, parse, promiseOf, record, startsWith, stringify, StringOf, then } from "./primordials.js";
 import { define, host, settle, state } from "./host.js";
 import "./self.js";
 import { report } from "./console.js";
@@ -13,7 +13,7 @@ import { Request, Response, headerList, takeBody } from "./fetch.js";
 import "./crypto.js";
 import "./intl.js";
 import "./random.js"; // after the polyfills, some of which make names by Math.random
-import { agent, Agent, api, config, emit, log, payloadOf } from "./api.js";
+import { agent, Agent, api, bodyOf, config, emit, formOf, JSON_FORM, log, OTHER_FORM } from "./api.js";
 
 defineStreams();
 
@@ -35,7 +35,7 @@ define({
 });
 
 // The author's module, once it is loaded.
-const module = record({ namespace: null, main: undefined, isClass: false, callable: new Table(), fetch: false });
+const module = record({ namespace: null, main: undefined, isClass: false, callable: create(null), fetch: false });
 
 const isClass = (f) => typeof f === "function" && startsWith(functionSource(f), "class");
 
@@ -69,23 +69,23 @@ function inspectModule(ns) {
     const name = names[i];
     if (typeof name !== "string" || name === "default") continue;
     const v = ns[name];
-    if (typeof v === "function" && !isClass(v)) module.callable.set(name, EXPORT);
+    if (typeof v === "function" && !isClass(v)) module.callable[name] = EXPORT;
   }
   const main = (module.main = ns.default);
   module.isClass = isClass(main);
-  if (module.isClass) ownFunctions(main.prototype, (k) => module.callable.set(k, METHOD));
-  else if (typeof main === "function") module.callable.set("default", EXPORT);
-  else if (typeof main === "object" && main !== null) ownFunctions(main, (k) => module.callable.set(k, METHOD));
-  if (module.callable.get("fetch") === METHOD) {
+  if (module.isClass) ownFunctions(main.prototype, (k) => (module.callable[k] = METHOD));
+  else if (typeof main === "function") module.callable.default = EXPORT;
+  else if (typeof main === "object" && main !== null) ownFunctions(main, (k) => (module.callable[k] = METHOD));
+  if (module.callable.fetch === METHOD) {
     module.fetch = true;
-    module.callable.delete("fetch");
+    delete module.callable.fetch;
   }
   const exports = list([]);
-  const seen = new Table();
+  const seen = create(null);
   let n = 0;
   const note = (k) => {
-    if (!seen.has(k) && module.callable.has(k)) {
-      seen.set(k, true);
+    if (!seen[k] && module.callable[k]) {
+      seen[k] = true;
       exports[n++] = k;
     }
   };
@@ -95,8 +95,7 @@ function inspectModule(ns) {
   return stringify(record({ exports, fetch: module.fetch }));
 }
 
-// What functions get as their last argument.
-let waiting = 0;
+let waiting = 0; // promises given to waitUntil that are under way
 let resultSent = false;
 
 function waitUntil(promise) {
@@ -104,28 +103,29 @@ function waitUntil(promise) {
   const done = () => {
     if (--waiting === 0 && resultSent) host.end();
   };
-  then(resolved(promise), done, (e) => {
+  then(promiseOf(promise), done, (e) => {
     report(e, "Uncaught (in waitUntil)");
     done();
   });
 }
-const resolved = (v) => new PromiseClass((resolve) => resolve(v));
 
-function callContext() {
-  return setPrototypeOf({ waitUntil, emit, agent, log, config, passThroughOnException() {} }, ObjectPrototype);
+// What functions get as their last argument. A cell makes one call, so there is one.
+const context = { waitUntil, emit, agent, log, config, passThroughOnException() {} };
+
+const extras = list([["emit", emit], ["agent", agent], ["log", log], ["config", config], ["waitUntil", waitUntil]]);
+for (let i = 0; i < extras.length; i++) {
+  extras[i] = record({ name: extras[i][0], descriptor: record({ value: extras[i][1], writable: true, configurable: true }) });
 }
 
 let instance; // of the default export; one for each cell
 
-function theInstance(ctx) {
+function theInstance() {
   if (instance !== undefined) return instance;
-  if (module.isClass) return (instance = construct(module.main, [ctx, config]));
+  if (module.isClass) return (instance = construct(module.main, [context, config]));
   instance = create(module.main);
-  const extras = { emit, agent, log, config, waitUntil };
-  const names = ownKeys(extras);
-  for (let i = 0; i < names.length; i++) {
-    const name = names[i];
-    if (!(name in instance)) defineProperty(instance, name, { value: extras[name], writable: true, configurable: true });
+  for (let i = 0; i < extras.length; i++) {
+    const { name, descriptor } = extras[i];
+    if (!(name in instance)) defineProperty(instance, name, descriptor);
   }
   return instance;
 }
@@ -152,111 +152,121 @@ function fail(e) {
   } catch {
     out.message = "an error that cannot be shown";
   }
-  finish(() => host.fail(stringify(out)));
+  if (finished()) host.fail(stringify(out), waiting > 0);
 }
 
-function finish(send) {
-  if (resultSent) return;
-  resultSent = true;
-  send();
-  if (waiting === 0) host.end();
+// finished reports whether the result may be sent: once.
+function finished() {
+  if (resultSent) return false;
+  return (resultSent = true);
 }
 
-async function sendValue(v) {
-  if (v instanceof Response) {
-    const bytes = await takeBody(v);
-    finish(() => host.result(v.headers.get("content-type") ?? "application/octet-stream", bytes));
+// sendValue sends what a function returned. The host's functions that send are told whether the cell goes on.
+function sendValue(v) {
+  if (typeof v === "object" && v !== null && v instanceof Response) {
+    const type = v.headers.get("content-type") ?? "application/octet-stream";
+    then(takeBody(v), (bytes) => finished() && host.result(OTHER_FORM, bytes, waiting > 0, type), fail);
     return;
   }
-  const p = payloadOf(v);
-  finish(() => host.result(p.type, p.bytes ?? p.text));
+  const form = formOf(v);
+  const body = bodyOf(form, v);
+  if (finished()) host.result(form, body, waiting > 0);
 }
 
-async function sendResponse(v) {
+function sendResponse(v) {
   if (!(v instanceof Response)) throw new TypeErrorClass("fetch must return a Response");
-  const bytes = await takeBody(v);
-  finish(() => host.response(stringify(record({ status: v.status, header: headerList(v.headers) })), bytes));
+  then(takeBody(v), (bytes) => finished() && host.response(stringify(record({ status: v.status, header: headerList(v.headers) })), bytes, waiting > 0), fail);
 }
 
 // begin opens the cell for a call: what it reads of its surroundings starts here.
 function begin(settings) {
   state.loading = false;
-  state.config = freeze(setPrototypeOf(settings, null));
+  state.settings = settings;
   state.began = clock();
   state.origin = dateNow();
 }
 
-// value turns a call's input into what the function gets. tag says how it came: json, text, or bytes.
-const value = (tag, input) => (tag === "json" ? (input === "" ? undefined : parse(input)) : input);
-
-async function run(head, input) {
-  let name = head.function;
+// called returns what the function returns.
+function called(name, form, input) {
   if (name === "") {
     // A script without functions is its default export.
-    if (module.callable.has("default")) name = "default";
-    else if (module.callable.size === 0 && !module.isClass) return sendValue(await module.main);
+    if (module.callable.default) name = "default";
+    else if (ownKeys(module.callable).length === 0 && !module.isClass) return module.main;
   }
-  const where = module.callable.get(name);
+  const where = module.callable[name];
   if (where === undefined) throw new ErrorClass(`there is no function ${stringify(name)}`);
-  const ctx = callContext();
-  const v = value(head.tag, input);
-  if (where === METHOD) {
-    const self = theInstance(ctx);
-    return sendValue(await apply(self[name], self, [v, ctx]));
-  }
-  return sendValue(await apply(module.namespace[name], undefined, [v, ctx]));
+  const v = form !== JSON_FORM ? input : input === "" ? undefined : parse(input);
+  if (where === METHOD) return theInstance()[name](v, context);
+  const f = module.namespace[name];
+  return f(v, context);
 }
 
-async function serve(head, body) {
-  const { method, url, header } = head;
+let serving = false;
+
+function served(head, body) {
+  const { method, url, header } = parse(head);
   const pairs = header ?? [];
+  serving = true;
   const req = new Request(url, { method, headers: pairs, body: method === "GET" || method === "HEAD" || body.length === 0 ? undefined : body });
-  const ctx = callContext();
-  const self = theInstance(ctx);
-  await sendResponse(await apply(self.fetch, self, [req, config, ctx]));
+  return theInstance().fetch(req, config, context);
 }
 
-const LOADED = 0, CALL = 1, FETCH = 2, SETTLE = 3, ALARM = 4, REJECTION = 5, BEGIN = 6;
+// returned sends v at once, or returns a promise of what is to be sent. The common case takes no promise of ours.
+function returned(v) {
+  if ((typeof v === "object" && v !== null) || typeof v === "function") {
+    if (typeof v.then === "function") return promiseOf(v);
+  }
+  send(v);
+}
 
-// entry is the one way in for the driver. It returns at once; what comes of it arrives by the functions of host.
-function entry(kind, a, b, c) {
-  switch (kind) {
-    case LOADED:
-      then(a, (ns) => host.loaded(inspectModule(ns)), fail);
-      return;
-    case CALL: {
-      const head = parse(a);
-      if (state.loading) begin(head.config);
-      then(run(head, b), undefined, fail);
-      return;
+const send = (v) => (serving ? sendResponse(v) : sendValue(v));
+
+const LOADED = 0, CALL = 1, FETCH = 2, SETTLE = 3, ALARM = 4, REJECTION = 5, BEGIN = 6, RETURNED = 7, THROWN = 8;
+
+// entry is the one way in for the driver. It returns at once; what comes of it arrives by the functions of host. A call
+// that goes on returns a promise, for which the driver waits.
+function entry(kind, a, b, c, d) {
+  try {
+    switch (kind) {
+      case CALL:
+        if (state.loading) begin(d);
+        return returned(called(a, b, c));
+      case SETTLE:
+        settle(a, b, c);
+        return;
+      case RETURNED:
+        send(a);
+        return;
+      case THROWN:
+        fail(a);
+        return;
+      case FETCH:
+        if (state.loading) begin(c);
+        return returned(served(a, b));
+      case LOADED:
+        then(a, (ns) => host.loaded(inspectModule(ns)), fail);
+        return;
+      case ALARM:
+        try {
+          ring();
+        } catch (e) {
+          report(e);
+        }
+        return;
+      case REJECTION:
+        report(a, "Uncaught (in promise)");
+        return;
+      case BEGIN:
+        begin(a);
     }
-    case FETCH: {
-      const head = parse(a);
-      if (state.loading) begin(head.config);
-      then(serve(head, b), undefined, fail);
-      return;
-    }
-    case SETTLE:
-      settle(a, c, b);
-      return;
-    case ALARM:
-      try {
-        ring();
-      } catch (e) {
-        report(e);
-      }
-      return;
-    case REJECTION:
-      report(a, "Uncaught (in promise)");
-      return;
-    case BEGIN:
-      begin(parse(a));
+  } catch (e) {
+    fail(e);
   }
 }
 
-// boot is called once, with the host's functions in the order of bridge.go, and returns [entry, what "skep" exports].
+// boot is called once, with the host's functions in the order of funcs.go, and returns [entry, what "skep" exports].
 export default function boot(...functions) {
-  const names = ["call", "cancel", "sync", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end"];
+  const names = ["call", "cancel", "agent", "emit", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end"];
   for (let i = 0; i < names.length; i++) host[names[i]] = functions[i];
   freeze(host);
   state.origin = dateNow();

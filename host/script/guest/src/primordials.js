@@ -17,10 +17,15 @@ export const Bytes = Uint8Array;
 export const isView = ArrayBuffer.isView;
 export const StringOf = String;
 
+export const promiseOf = Promise.resolve.bind(Promise);
 export const then = uncurry(Promise.prototype.then);
 export const functionSource = uncurry(Function.prototype.toString);
 export const startsWith = uncurry(String.prototype.startsWith);
 export const endsWith = uncurry(String.prototype.endsWith);
+export const includes = uncurry(String.prototype.includes);
+export const lastIndexOf = uncurry(String.prototype.lastIndexOf);
+export const sliceText = uncurry(String.prototype.slice);
+export const match = uncurry(RegExp.prototype.exec);
 export const toWellFormed = uncurry(String.prototype.toWellFormed);
 export const fromBase64 = Uint8Array.fromBase64;
 export const toBase64 = uncurry(Uint8Array.prototype.toBase64);

@@ -1,25 +1,50 @@
-// URL and URLSearchParams (URL Standard). The parser is core-js's. Most URLs need none of its care, so one that is surely
-// in its serialised form already is only cut into its parts; the first change turns to the parser.
+// URL and URLSearchParams (URL Standard). The parser is core-js's. Most URLs need none of its care: one that is surely in
+// its serialised form already is only cut into its parts, and a plain reference is put on the end of such a base. The first
+// change turns to the parser.
 import "core-js/actual/url/index.js";
+import { includes, lastIndexOf, match, sliceText as slice } from "./primordials.js";
 import { define } from "./host.js";
 import "./encoding.js";
 
 const Parser = globalThis.URL;
 delete globalThis["__core-js_shared__"];
 
-const test = RegExp.prototype.exec.call.bind(RegExp.prototype.exec);
 const serialised = /^(https?:)\/\/((?:[a-z0-9_-]+\.)*[a-z][a-z0-9-]*)(?::([1-9][0-9]{0,3}))?(\/[\w.~!$&'()*+,;=:@/%-]*)?(\?[\w.~!$&()*+,;=:@/?%-]+)?(#[\w.~!$&'()*+,;=:@/?%-]+)?$/;
-const unsettled = /\/\.|%2e|xn--/i; // dot segments and punycode
+// A path from the root or from the last slash of the base, without what might be a scheme or a host; a query; a fragment.
+const reference = /^(\/(?:[\w.~!$&'()*+,;=:@%-][\w.~!$&'()*+,;=:@/%-]*)?|[\w.~!$&'()*+,;=@%-][\w.~!$&'()*+,;=@/%-]*)?(\?[\w.~!$&()*+,;=:@/?%-]+)?(#[\w.~!$&'()*+,;=:@/?%-]+)?$/;
+
+const hasDots = (path) => includes(path, "/.") || includes(path, "%2e") || includes(path, "%2E");
+
+function partsOf(protocol, host, hostname, port, pathname, search, hash) {
+  const origin = `${protocol}//${host}`;
+  return { __proto__: null, href: `${origin}${pathname}${search}${hash}`, origin, protocol, username: "", password: "", host, hostname, port, pathname, search, hash };
+}
 
 // quick returns the parts of s when it is in its serialised form, else null.
 function quick(s) {
-  const m = test(serialised, s);
-  if (m === null || test(unsettled, s) !== null || m[3] === (m[1] === "http:" ? "80" : "443")) return null;
-  const [, protocol, hostname, port = "", pathname = "/", search = "", hash = ""] = m;
-  const host = port ? `${hostname}:${port}` : hostname;
-  const origin = `${protocol}//${host}`;
-  return { __proto__: null, href: m[4] === undefined ? `${origin}/${search}${hash}` : s, origin, protocol, username: "", password: "", host, hostname, port, pathname, search, hash };
+  const m = match(serialised, s);
+  if (m === null) return null;
+  const protocol = m[1], hostname = m[2], port = m[3] ?? "", pathname = m[4] ?? "/";
+  if (hasDots(pathname) || includes(hostname, "xn--") || port === (protocol === "http:" ? "80" : "443")) return null; // xn-- is punycode
+  return partsOf(protocol, port === "" ? hostname : `${hostname}:${port}`, hostname, port, pathname, m[5] ?? "", m[6] ?? "");
 }
+
+// quickFrom returns the parts of the reference s on a base with parts b, when that is as easy, else null.
+function quickFrom(s, b) {
+  const m = s === "" ? null : match(reference, s);
+  if (m === null) return null;
+  let pathname = m[1], search = m[2];
+  if (pathname === undefined) {
+    pathname = b.pathname;
+    search ??= b.search; // a fragment alone
+  } else {
+    if (pathname[0] !== "/") pathname = slice(b.pathname, 0, lastIndexOf(b.pathname, "/") + 1) + pathname;
+    if (hasDots(pathname)) return null;
+  }
+  return partsOf(b.protocol, b.host, b.hostname, b.port, pathname, search ?? "", m[3] ?? "");
+}
+
+let lastBase, lastParts; // a base is often used again
 
 let follow; // (params, search) => params say what search says
 let owned; // (params, onChange) => params that report their changes
@@ -31,8 +56,19 @@ class URL {
   constructor(url, base = undefined) {
     if (arguments.length === 0) throw new TypeError("URL: a URL is required");
     const s = `${url}`;
-    this.#parts = base === undefined ? quick(s) : null;
-    if (this.#parts === null) this.#parser = parse(s, base);
+    let parts;
+    if (base === undefined) {
+      parts = quick(s);
+    } else {
+      base = `${base}`;
+      if (base !== lastBase) {
+        lastParts = quick(base);
+        lastBase = base;
+      }
+      parts = lastParts && (quickFrom(s, lastParts) ?? quick(s));
+    }
+    this.#parts = parts;
+    if (parts === null) this.#parser = parse(s, base);
   }
   get href() { return (this.#parser ?? this.#parts).href; }
   set href(v) { this.#change("href", v); }
