@@ -111,12 +111,16 @@ func (c *Cell) stackError() error {
 	return agent.Exceeded(agent.LimitStack, "the code recursed past its stack limit of %d bytes", c.env.Limits.Stack)
 }
 
-// frames tidies the engine's trace: one function a line, without its indentation.
+// frames tidies the engine's trace: one function a line, without its indentation. Functions have the names that the module
+// gives them.
 func frames(trace string) string {
-	const most = 32
+	const most, longest = 32, 200
 	var lines []string
 	for l := range strings.Lines(trace) {
 		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "."+prep.DispatchName+"(") {
+			if len(l) > longest {
+				l = strings.ToValidUTF8(l[:longest], "") + "..."
+			}
 			lines = append(lines, l)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"sync"
 
@@ -125,6 +126,9 @@ func (e *Engine) Compile(ctx context.Context, wasm []byte, modules ...string) (*
 		return nil, err
 	}
 	compiled, err := e.runtime.CompileModule(ctx, m.Code)
+	if file := new(fs.PathError); errors.As(err, &file) {
+		compiled, err = e.runtime.CompileModule(ctx, m.Code) // it could not be written to the cache, but is in memory now
+	}
 	if err != nil {
 		return nil, &agent.Error{Kind: agent.Invalid, Msg: "module refused: it does not validate: " + err.Error()}
 	}
@@ -159,6 +163,17 @@ func (c *Code) Exports() []prep.Func { return c.module.Exports }
 func (c *Code) Export(name string) (prep.Signature, bool) {
 	s, ok := c.exports[name]
 	return s, ok
+}
+
+// Size returns about how much memory the code takes: itself, what it was compiled to, which is some four times as long,
+// its data, and what the engine keeps of any module.
+func (c *Code) Size() int64 {
+	const times, each = 5, 64 << 10
+	n := int64(times*len(c.module.Code) + each)
+	for _, s := range c.module.Data {
+		n += int64(len(s.Data))
+	}
+	return n
 }
 
 // Close frees the code. Its images must be closed before.

@@ -27,7 +27,7 @@ type Image struct {
 // NewImage instantiates code, runs its start function and init in a cell with env, and keeps what memory and globals are
 // then. Code that keeps state elsewhere (in tables) has an image too, but each of its cells is made by running init anew.
 func (e *Engine) NewImage(ctx context.Context, code *Code, env Env, init Init) (*Image, error) {
-	first := &Image{code: code, init: init}
+	first := &Image{code: code, init: init, size: uint64(code.module.MinPages) * pageSize}
 	if !code.module.Cloneable {
 		c, err := first.Cell(ctx, env)
 		if err != nil {

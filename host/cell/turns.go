@@ -14,7 +14,8 @@ import (
 // How long cells run. The numbers are CPU time but for quiet.
 const (
 	slice = 250 * time.Microsecond // between looks at who else wants to run
-	start = 5 * time.Millisecond   // that each call runs before it has to take turns
+	start = time.Millisecond       // that each call runs before it has to take turns
+	short = 20 * time.Millisecond  // up to which a call is let ahead
 	turn  = 5 * time.Millisecond   // that a place is held while others wait for one
 	quiet = 20 * time.Millisecond  // without a new call, after which no processor is kept free
 )
@@ -23,7 +24,10 @@ const (
 //
 // A call runs freely at first, so what is quick is never queued. Then it needs a place. There are as many places as
 // processors, and one less while calls keep beginning, so that those find a processor free, and with it the network's
-// poller: Go looks at the network last, after all that could run. The tenant that was served least goes first.
+// poller: Go looks at the network last, after all that could run.
+//
+// The tenant that was served least goes first, and calls that have not run for long yet count as served less, so that they
+// get a place from one that has run for long at the end of its slice.
 type turns struct {
 	places int
 	begun  atomic.Int64 // when the newest call began, in nanoseconds since epoch
@@ -44,6 +48,7 @@ type share struct {
 // waiter is a cell that waits for a place. ready is closed when it has one.
 type waiter struct {
 	tenant agent.App
+	short  bool
 	ready  chan struct{}
 }
 
@@ -72,8 +77,7 @@ func (t *turns) next(ctx context.Context, c *Cell, ran time.Duration) {
 	t.mu.Lock()
 	if c.placed {
 		t.shares[c.env.Tenant].served += ran
-		tired := len(t.waiting) > 0 && now.Sub(c.placedAt) >= turn
-		if !tired && t.running <= t.allowed(now) {
+		if !t.yields(c, now) && t.running <= t.allowed(now) {
 			t.admit(now)
 			t.mu.Unlock()
 			runtime.Gosched()
@@ -84,7 +88,7 @@ func (t *turns) next(ctx context.Context, c *Cell, ran time.Duration) {
 	} else {
 		t.join(c.env.Tenant)
 	}
-	w := &waiter{tenant: c.env.Tenant, ready: make(chan struct{})}
+	w := &waiter{tenant: c.env.Tenant, short: c.meter.active < short, ready: make(chan struct{})}
 	t.waiting = append(t.waiting, w)
 	t.admit(now)
 	t.mu.Unlock()
@@ -94,6 +98,36 @@ func (t *turns) next(ctx context.Context, c *Cell, ran time.Duration) {
 	case <-ctx.Done():
 		t.forget(w)
 	}
+}
+
+// rank orders who wants a place: the lowest goes first. The caller holds the lock.
+func (t *turns) rank(tenant agent.App, isShort bool) time.Duration {
+	served := t.shares[tenant].served
+	if isShort {
+		served -= short
+	}
+	return served
+}
+
+// first returns the index of the waiter who goes next. The caller holds the lock; somebody waits.
+func (t *turns) first() int {
+	best := 0
+	for i, w := range t.waiting {
+		if b := t.waiting[best]; t.rank(w.tenant, w.short) < t.rank(b.tenant, b.short) {
+			best = i
+		}
+	}
+	return best
+}
+
+// yields reports whether c, which has a place, has to give it up. The caller holds the lock.
+func (t *turns) yields(c *Cell, now time.Time) bool {
+	if len(t.waiting) == 0 {
+		return false
+	}
+	w := t.waiting[t.first()]
+	ahead := t.rank(c.env.Tenant, c.meter.active < short) - t.rank(w.tenant, w.short)
+	return ahead > turn || now.Sub(c.placedAt) >= turn
 }
 
 // join adds a cell to its tenant's share. A tenant that comes anew begins level with the one that was served least: it
@@ -123,12 +157,7 @@ func (t *turns) part(tenant agent.App) {
 // admit gives places to those who wait. The caller holds the lock.
 func (t *turns) admit(now time.Time) {
 	for len(t.waiting) > 0 && t.running < t.allowed(now) {
-		best := 0
-		for i, w := range t.waiting {
-			if t.shares[w.tenant].served < t.shares[t.waiting[best].tenant].served {
-				best = i
-			}
-		}
+		best := t.first()
 		w := t.waiting[best]
 		t.waiting = slices.Delete(t.waiting, best, best+1)
 		t.running++

@@ -93,6 +93,31 @@ func TestWhoComesLateOwesAndIsOwedNothing(t *testing.T) {
 	})
 }
 
+func TestShortCallsAreLetAhead(t *testing.T) {
+	inCrowd(t, 1, func(c *crowd) {
+		c.add("hogs", 3)
+		time.Sleep(time.Second)
+		ctx, done := context.WithCancel(c.ctx)
+		h := &hog{cell: &Cell{env: Env{Tenant: "new"}}}
+		began, took := time.Now(), time.Duration(0)
+		c.all.Go(func() {
+			for h.ran < 10*time.Millisecond {
+				time.Sleep(slice)
+				h.ran += slice
+				h.cell.meter.active += slice
+				c.turns.next(ctx, h.cell, slice)
+			}
+			c.turns.leave(h.cell)
+			took = time.Since(began)
+			done()
+		})
+		<-ctx.Done()
+		if took > 12*time.Millisecond {
+			t.Errorf("10 ms of computing beside three hogs took %s", took)
+		}
+	})
+}
+
 func TestAProcessorIsKeptFreeWhileCallsBegin(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		c.add("a", 2)
