@@ -50,7 +50,7 @@ func newRoot(c *cli) *cobra.Command {
 
 	root.AddCommand(
 		newServe(c), newDemo(c), newDev(c), newNew(c), newPush(c), newPlugins(c), newAgent(c), newCall(c), newCode(c), newRun(c), newLogs(c),
-		newSessions(c), newToken(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c),
+		newSessions(c), newToken(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(),
 	)
 	for _, verb := range root.Commands() {
 		tidyUsage(verb)

@@ -19,6 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == workerVerb { // servers of these tests are in this process, and start it again
+		main()
+	}
 	testscript.Main(m, map[string]func(){"skep": main})
 }
 
@@ -146,7 +149,7 @@ func (s *testServer) start(dir, cache string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.done = cancel, make(chan error, 1)
 	ready := make(chan serverInfo, 1)
-	o := serveOptions{listen: "127.0.0.1:0", dir: dir, cells: "map", cache: cache, python: s.python, log: slog.New(slog.DiscardHandler)}
+	o := serveOptions{listen: "127.0.0.1:0", dir: dir, cells: "map", apart: os.Getenv("SKEP_ISOLATION"), cache: cache, python: s.python, log: slog.New(slog.DiscardHandler)}
 	go func() { s.done <- serve(ctx, o, func(i serverInfo) { ready <- i }) }()
 	select {
 	case <-ready:

@@ -18,6 +18,7 @@ import (
 	"github.com/skep-dev/skep/api"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/python"
+	"github.com/skep-dev/skep/host/worker"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/engine"
@@ -28,6 +29,7 @@ type serveOptions struct {
 	listen string
 	store  string // badger, pebble or memory; what is there, else badger, unless given
 	cells  string // map or copy
+	apart  string // process or inline; inline unless given
 	hosts  []string
 	dir    string
 	python string // file of the Python interpreter, or ""
@@ -63,6 +65,7 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 	flags.StringVar(&o.listen, "listen", defaultListen, "address to listen on (SKEP_LISTEN)")
 	flags.StringVar(&o.store, "store", "", "where data is kept: badger, pebble, or memory, which forgets everything at the end; badger in a new directory unless given")
 	flags.StringVar(&o.cells, "cells", "map", "how cells are made from images: map, or copy where the system cannot map them")
+	flags.StringVar(&o.apart, "isolation", or(os.Getenv("SKEP_ISOLATION"), inline), "where cells run: process, in a confined process for each app, or inline, in the server's (SKEP_ISOLATION)")
 	flags.StringVar(&o.python, "python", os.Getenv("SKEP_PYTHON"), "`FILE` of the Python interpreter, for agents in Python (SKEP_PYTHON)")
 	flags.StringVar(&format, "log-format", "text", "text or json")
 	flags.StringSliceVar(&o.hosts, "host", nil, "further `NAME` to answer to when listening on a loopback address")
@@ -97,6 +100,9 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	if o.cells != "map" && o.cells != "copy" {
 		return usageError("--cells %s: use map or copy", o.cells)
 	}
+	if o.apart = or(o.apart, inline); o.apart != inline && o.apart != apart {
+		return usageError("--isolation %s: use process or inline", o.apart)
+	}
 	if err := checkPython(o.python); err != nil {
 		return err
 	}
@@ -112,14 +118,11 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	defer func() { err = errors.Join(err, closeStore()) }()
 
 	var rt *runtime.Runtime
-	cells, err := host.New(ctx, &host.Options{
-		CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy", Python: o.python,
-		Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) { return rt.LoadSource(ctx, d) },
-	})
+	cells, closeCells, err := openCells(ctx, o, func(ctx context.Context, d agent.Digest) (agent.Source, error) { return rt.LoadSource(ctx, d) })
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cells.Close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, closeCells()) }()
 	rt = runtime.New(st, cells, &runtime.Options{Log: o.log})
 
 	if _, err := api.EnsureOwnerToken(ctx, st, filepath.Join(o.dir, tokenFile)); err != nil {
@@ -138,6 +141,31 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	})
 	ready(info)
 	return work.Wait()
+}
+
+// The ways to run cells.
+const (
+	inline = "inline"
+	apart  = "process"
+)
+
+// openCells returns what runs code.
+func openCells(ctx context.Context, o serveOptions, load func(context.Context, agent.Digest) (agent.Source, error)) (runtime.Cells, func() error, error) {
+	opts := host.Options{
+		CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy", Python: o.python, Load: load,
+	}
+	if o.apart == apart {
+		pool, err := worker.New(&worker.Options{Host: opts, Args: []string{workerVerb}, Log: o.log})
+		if err != nil {
+			return nil, nil, err
+		}
+		return pool, pool.Close, nil
+	}
+	h, err := host.New(ctx, &opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return h, func() error { return h.Close(context.WithoutCancel(ctx)) }, nil
 }
 
 // checkPython refuses a file that is not the interpreter, at the start and not at the first agent.
