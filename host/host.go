@@ -103,6 +103,20 @@ func (h *Host) Prepare(ctx context.Context, src agent.Source, progress func(Prog
 	return Prepared{Exports: e.guest.Exports(), Fetch: e.guest.HasFetch()}, nil
 }
 
+// Compile checks and compiles code, and runs nothing of it. It is for those who want what it costs at another time, and what
+// it writes to CacheDir written under other rights, than what Prepare does then.
+func (h *Host) Compile(ctx context.Context, src agent.Source) error {
+	switch src.Kind {
+	case agent.Wasm:
+		return extism.Compile(ctx, h.cells, src.Files[src.Main])
+	case agent.Python:
+		_, err := h.pythons.engine(ctx, h.cells)
+		return err
+	default:
+		return nil
+	}
+}
+
 func (h *Host) load(ctx context.Context, src agent.Source, progress func(Progress)) (guest, error) {
 	total := int64(0)
 	for _, b := range src.Files {
@@ -242,7 +256,11 @@ type guest interface {
 }
 
 // logTo returns a sink for console output that passes it on as host calls. A refusal is the host's business.
-func logTo(ctx context.Context, calls Calls) func(agent.LogLevel, string) {
+func logTo(ctx context.Context, c Call) func(agent.LogLevel, string) {
+	calls := c.Calls
+	if c.Lines != nil {
+		calls = c.Lines
+	}
 	if calls == nil {
 		return nil
 	}
@@ -264,7 +282,7 @@ func (g wasmGuest) Close(ctx context.Context) error { return g.agent.Close(ctx) 
 func (g wasmGuest) Call(ctx context.Context, c Call) (agent.Payload, agent.Usage, error) {
 	return g.agent.Call(ctx, extism.Call{
 		Function: c.Function, Input: c.Input, Config: c.Config, Env: cell.Env{
-			Tenant: c.Tenant, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c.Calls), Now: c.Now, Random: c.Random,
+			Tenant: c.Tenant, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c), Now: c.Now, Random: c.Random,
 		},
 	})
 }
@@ -295,6 +313,6 @@ func (g scriptGuest) Fetch(ctx context.Context, c Call, req Request) (Response, 
 func scriptCall(ctx context.Context, c Call) script.Call {
 	return script.Call{
 		Tenant: c.Tenant, Function: c.Function, Input: c.Input, Config: c.Config, Limits: c.Limits,
-		Calls: script.Calls(c.Calls), Log: logTo(ctx, c.Calls), Now: c.Now, Random: c.Random,
+		Calls: script.Calls(c.Calls), Log: logTo(ctx, c), Now: c.Now, Random: c.Random,
 	}
 }

@@ -62,7 +62,7 @@ func (g pythonGuest) Call(ctx context.Context, c Call) (agent.Payload, agent.Usa
 
 func pythonCall(ctx context.Context, c Call) python.Call {
 	return python.Call{Function: c.Function, Input: c.Input, Config: c.Config, Env: cell.Env{
-		Tenant: c.Tenant, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c.Calls), Now: c.Now, Random: c.Random,
+		Tenant: c.Tenant, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c), Now: c.Now, Random: c.Random,
 	}}
 }
 

@@ -22,6 +22,7 @@ type Call struct {
 	Config   map[string]string
 	Limits   agent.Limits // zero fields mean the defaults
 	Calls    Calls        // nil refuses every call
+	Lines    Calls        // takes console output in place of Calls; what it returns is not looked at. nil means Calls does
 	Depth    int          // how many cells wait for this call, each for the next; 0 for a call from outside
 
 	// Time and randomness as the guest sees them; nil means the real ones. A journal puts its own here to replay a run.

@@ -38,7 +38,7 @@ func (a *Agent) Call(ctx context.Context, call Call) (agent.Payload, agent.Usage
 	}
 	c, err := image.Cell(ctx, call.Env)
 	if err != nil {
-		return agent.Payload{}, agent.Usage{}, err
+		return agent.Payload{}, agent.Usage{}, initError(startSection, err)
 	}
 	defer c.Close()
 	out, err := a.run(c, call, init)

@@ -151,7 +151,8 @@ func errorSet(c *cell.Cell, g *guest, a []uint64) {
 	g.failure = a[0]
 }
 
-func reset(_ *cell.Cell, g *guest, _ []uint64) {
+func reset(c *cell.Cell, g *guest, _ []uint64) {
+	c.Spend(2 * int64(len(g.heap.blocks)))
 	g.heap.reset()
 	g.input, g.output, g.failure = place{}, place{}, 0
 }

@@ -57,7 +57,7 @@ func Load(ctx context.Context, eng *cell.Engine, wasm []byte, o *LoadOptions) (_
 			_ = a.Close(ctx)
 		}
 	}()
-	if a.code, err = eng.Compile(ctx, wasm, envModule, abi.Module, wasi.Module); err != nil {
+	if a.code, err = compile(ctx, eng, wasm); err != nil {
 		return nil, err
 	}
 	if sig, ok := a.code.Export(abi.Reseed); ok && len(sig.Params) > 0 && string(sig.Params) != string(cell.I64) {
@@ -77,7 +77,7 @@ func Load(ctx context.Context, eng *cell.Engine, wasm []byte, o *LoadOptions) (_
 		a.image, err = eng.NewImage(ctx, a.code, o.Env, nil)
 	}
 	if err != nil {
-		return nil, err
+		return nil, initError(startSection, err)
 	}
 	a.each = !imaged
 	if _, ok := a.code.Export(start); ok && imaged && len(a.initialisers()) > 0 {
@@ -86,12 +86,27 @@ func Load(ctx context.Context, eng *cell.Engine, wasm []byte, o *LoadOptions) (_
 	return a, err
 }
 
+// Compile checks and compiles wasm, runs nothing of it, and leaves it in the engine's cache, where Load finds it.
+func Compile(ctx context.Context, eng *cell.Engine, wasm []byte) error {
+	code, err := compile(ctx, eng, wasm)
+	if err != nil {
+		return err
+	}
+	return code.Close(ctx)
+}
+
+func compile(ctx context.Context, eng *cell.Engine, wasm []byte) (*cell.Code, error) {
+	return eng.Compile(ctx, wasm, envModule, abi.Module, wasi.Module)
+}
+
 // The functions by which modules begin.
 const (
 	start      = "_start"
 	initialize = "_initialize"
 	ctors      = "__wasm_call_ctors"
 	haskell    = "hs_init"
+
+	startSection = "its start function" // for messages: it need not have a name
 )
 
 // initialisers lists the functions that bring a fresh instance to life.
@@ -160,8 +175,14 @@ func callable(params, results []byte) bool {
 	return len(params) == 0 && (len(results) == 0 || len(results) == 1 && results[0] == cell.I32)
 }
 
-// Size returns the bytes of memory that a call begins with.
-func (a *Agent) Size() int64 { return a.image.Size() }
+// Size returns about how much memory the agent keeps.
+func (a *Agent) Size() int64 {
+	n := a.code.Size() + a.image.Size()
+	if a.command != nil {
+		n += a.command.Size()
+	}
+	return n
+}
 
 // Close frees the agent when no call is under way. It may be called twice.
 func (a *Agent) Close(ctx context.Context) error {

@@ -1,0 +1,188 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+)
+
+// sourceKey names code by its content.
+type sourceKey [sha256.Size]byte
+
+func keyOf(src agent.Source) sourceKey {
+	var e encoder
+	putSource(&e, src)
+	return sha256.Sum256(e)
+}
+
+// maxPrepared is how many preparations are remembered.
+const maxPrepared = 10_000
+
+// preparation is one that is under way, or that went well.
+type preparation struct {
+	done chan struct{} // closed when res and err are set
+	res  host.Prepared
+	err  error
+}
+
+// Prepare checks and compiles code in a process of its own, and runs its initialisers once. What it compiled is kept in
+// the directory for compiled code, where workers find it. progress may be nil. Beside host.Host's errors, code that costs
+// more than Options.Prepare allows gets an Exhausted one, and code that ends the process an Invalid one. Callers with the
+// same code share one process, which goes on when one of them leaves; the first one's progress is told.
+func (p *Pool) Prepare(ctx context.Context, src agent.Source, progress func(host.Progress)) (host.Prepared, error) {
+	k := keyOf(src)
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return host.Prepared{}, errClosed()
+	}
+	prep := p.prepared[k]
+	if prep == nil {
+		prep = &preparation{done: make(chan struct{})}
+		p.forgetSome()
+		p.prepared[k] = prep
+		p.all.Go(func() { p.fill(k, prep, src, progress) })
+	}
+	p.mu.Unlock()
+	select {
+	case <-prep.done:
+		return prep.res, prep.err
+	case <-ctx.Done():
+		return host.Prepared{}, agent.Wrap(agent.Cancelled, context.Cause(ctx), "cancelled while the code was being prepared")
+	}
+}
+
+func errClosed() error { return agent.Errorf(agent.Unavailable, "the host is closing") }
+
+// forgetSome makes room for one more. The caller holds the lock.
+func (p *Pool) forgetSome() {
+	for k, prep := range p.prepared {
+		if len(p.prepared) < maxPrepared {
+			return
+		}
+		select {
+		case <-prep.done:
+			delete(p.prepared, k)
+		default:
+		}
+	}
+}
+
+func (p *Pool) fill(k sourceKey, prep *preparation, src agent.Source, progress func(host.Progress)) {
+	prep.res, prep.err = p.inChild(src, progress)
+	if prep.err != nil {
+		p.mu.Lock()
+		delete(p.prepared, k)
+		p.mu.Unlock()
+	}
+	close(prep.done)
+}
+
+// source loads code for a worker. What has to be compiled was compiled by a process that this pool watched.
+func (p *Pool) source(ctx context.Context, d agent.Digest) (agent.Source, error) {
+	if p.opts.Host.Load == nil {
+		return agent.Source{}, agent.Errorf(agent.NotFound, "no code with digest %s", d)
+	}
+	src, err := p.opts.Host.Load(ctx, d)
+	if err == nil && src.Kind != agent.Script {
+		_, err = p.Prepare(ctx, src, nil)
+	}
+	return src, err
+}
+
+// errDone ends the reading of a process that has said all.
+var errDone = errors.New("done")
+
+// inChild prepares code in a new process.
+func (p *Pool) inChild(src agent.Source, progress func(host.Progress)) (host.Prepared, error) {
+	select {
+	case p.children <- struct{}{}:
+		defer func() { <-p.children }()
+	case <-p.ctx.Done():
+		return host.Prepared{}, errClosed()
+	}
+	limits := p.opts.Prepare
+	ctx, stop := context.WithTimeout(p.ctx, limits.Wall)
+	defer stop()
+	c, err := p.launch()
+	if err != nil {
+		return host.Prepared{}, agent.Wrap(agent.Unavailable, err, "a process to prepare the code in could not be started")
+	}
+	l := newLink(c.conn)
+	defer context.AfterFunc(ctx, func() { l.fail(ctx.Err()) })()
+	var writer sync.WaitGroup
+	writer.Go(l.write)
+	err = l.post(frameHello, 0, p.hello(rolePrepare))
+	if err == nil {
+		err = l.post(framePrepare, 1, func(e *encoder) { putSource(e, src) })
+	}
+	if err != nil {
+		l.fail(err)
+	}
+	var res *resultMessage
+	isReady := false
+	err = l.read(func(f frame) (err error) {
+		switch {
+		case !isReady:
+			isReady = true
+			return p.readReady(f)
+		case f.kind == frameProgress:
+			var pr host.Progress
+			if pr, err = decodeProgress(f.body); err == nil && progress != nil {
+				progress(pr)
+			}
+			return err
+		case f.kind == frameResult:
+			if res, err = decodeResult(f.body); err == nil {
+				return errDone
+			}
+			return err
+		}
+		return errNonsense
+	})
+	writer.Wait()
+	state := c.end()
+	if errors.Is(err, errDone) {
+		if e := res.err; e != nil && e.Kind == agent.Invalid && saysNoMemory(e.Msg) { // the engine got none for the code
+			return host.Prepared{}, tooMuchMemory(limits)
+		}
+		return res.prepared, errorOf(res.err)
+	}
+	switch {
+	case p.ctx.Err() != nil:
+		return host.Prepared{}, errClosed()
+	case errors.Is(err, context.DeadlineExceeded):
+		return host.Prepared{}, agent.Exceeded(agent.LimitModule, "preparing the code took more than %v", limits.Wall)
+	case !isReady:
+		return host.Prepared{}, agent.Wrap(agent.Unavailable, err, "the process to prepare the code in did not start")
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New(state.String())
+	}
+	p.log.Warn("preparing code ended its process", "error", err, "cpu", state.SystemTime()+state.UserTime())
+	return host.Prepared{}, refusal(limits, state, c.stderr.ranOut(), err)
+}
+
+// refusal explains the end of a process that was preparing code.
+func refusal(limits PrepareLimits, state *os.ProcessState, noMemory bool, cause error) error {
+	ws, _ := state.Sys().(syscall.WaitStatus)
+	switch {
+	case noMemory:
+		return tooMuchMemory(limits)
+	case ws.Signaled() && state.UserTime()+state.SystemTime() > limits.CPU-limits.CPU/8-time.Second/2:
+		return agent.Exceeded(agent.LimitModule, "preparing the code took more than %v of CPU", limits.CPU)
+	}
+	return agent.Wrap(agent.Invalid, cause, "the code is refused: preparing it ended the process that did so")
+}
+
+func tooMuchMemory(l PrepareLimits) error {
+	return agent.Exceeded(agent.LimitModule, "preparing the code takes more than %d MiB of memory", l.Memory>>20)
+}
