@@ -23,19 +23,25 @@ func (c *cutter) misc(at int) {
 	switch {
 	case op <= 7: // saturating truncation
 	case op == miscMemoryCopy:
+		c.p.needMemory()
 		r.byte()
 		r.byte()
 		c.large(op, []byte{0, 0}, c.p.copyHelper())
 		return
 	case op == miscMemoryFill:
+		c.p.needMemory()
 		r.byte()
 		c.large(op, []byte{0}, c.p.fillHelper())
 		return
 	case op == miscMemoryInit:
+		c.p.needMemory()
 		c.p.uses.segments = true
-		r.u32()
+		segment := r.u32()
 		r.byte()
 		c.stop()
+		if uint64(segment) < uint64(len(c.p.data)) {
+			c.cur().cost += int64(len(c.p.data[segment].bytes)) >> costShift
+		}
 	case op == miscDataDrop:
 		c.p.uses.segments, c.p.uses.drops = true, true
 		r.u32()

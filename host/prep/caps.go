@@ -19,6 +19,7 @@ type Caps struct {
 	Locals       int    // locals of one function
 	Body         int    // bytes of one function
 	Nesting      int    // blocks within blocks
+	Loops        int    // loops of one function: compiling takes longer than their number squared
 	Targets      int    // targets of one br_table
 	Params       int    // parameters or results of one function type
 	Name         int    // bytes of a name
@@ -29,7 +30,7 @@ func DefaultCaps() Caps {
 	return Caps{
 		Size: 64 << 20, Types: 10_000, Imports: 1_000, Functions: 200_000, Exports: 20_000, Globals: 10_000, Tables: 8,
 		TableEntries: 1_000_000, Pages: 16_384, Segments: 1_000_000, Elements: 10_000, Locals: 5_000, Body: 4 << 20,
-		Nesting: 20_000, Targets: 65_520, Params: 128, Name: 4_096,
+		Nesting: 20_000, Loops: 1_000, Targets: 65_520, Params: 128, Name: 4_096,
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 	hoistBudget = 32
 	callCost    = 10   // of call and call_indirect; functions that cost no more than that in all are free
 	growCost    = 100  // of memory.grow
-	bulkCost    = 4096 // of the table instructions and memory.init, whose sizes the caps bound
+	bulkCost    = 4096 // of the table instructions, whose sizes the caps bound, and of memory.init besides its segment's size
 	copyCost    = 8    // of memory.fill and memory.copy up to inlineBytes; see bulk.go
 )
 
@@ -154,6 +154,7 @@ func (c *cutter) loop(at int) {
 	params := c.p.blockType(c.r)
 	c.busy()
 	c.loops = append(c.loops, loop{params: params})
+	c.p.caps.check("loops of a function", len(c.loops), c.p.caps.Loops)
 	n, cur := len(c.loops), c.cur()
 	double := c.local && !cur.dead && !c.known[n-1].busy && !c.known[n-1].params
 	code := c.r.b[at:c.r.p]
@@ -289,6 +290,7 @@ func (p *parser) instrument(i int, body []byte) []byte {
 		p.caps.check("locals of a function", int(min(locals, 1<<31-1)), p.caps.Locals)
 	}
 	declared, code := r.b[at:r.p], r.p
+	p.locals = locals
 	c := &cutter{p: p, r: r, s: scratchAfter(uint32(locals))}
 	c.run()
 	if len(c.loops) > 0 {

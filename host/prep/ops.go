@@ -67,7 +67,8 @@ const (
 )
 
 // immediates reads past the immediate arguments of an opcode that the rewriting copies as it is. It fails on opcodes that
-// are not in core 2.0, and checks the indices on which the rewriting's own additions rely: globals and types.
+// are not in core 2.0, and checks the indices under which the rewriting adds something of its own: locals, globals, types,
+// and the memory. What is not checked here, the author's code could reach.
 func (p *parser) immediates(r *reader, op byte) {
 	switch {
 	case op <= 0x01, op == opElse, op == opReturn, op == 0x1a, op == 0x1b: // unreachable, nop, drop, select
@@ -78,7 +79,11 @@ func (p *parser) immediates(r *reader, op byte) {
 		for range r.count() {
 			r.byte()
 		}
-	case op >= opLocalGet && op <= opLocalTee, op == 0x25, op == opTableSet:
+	case op >= opLocalGet && op <= opLocalTee:
+		if i := r.u32(); uint64(i) >= p.locals {
+			fail("code section: local %d is not there", i)
+		}
+	case op == 0x25, op == opTableSet:
 		r.u32()
 	case op == opGlobalGet, op == opGlobalSet:
 		if i := r.u32(); uint64(i) >= uint64(len(p.globals)) {
@@ -87,6 +92,7 @@ func (p *parser) immediates(r *reader, op byte) {
 	case op >= 0x28 && op <= 0x3e: // loads and stores
 		p.memarg(r)
 	case op == 0x3f, op == 0x40: // memory.size, memory.grow
+		p.needMemory()
 		r.byte()
 	case op == opI32Const:
 		r.signed(32)
@@ -120,7 +126,14 @@ func proposal(op byte) string {
 	return "not in WebAssembly 2.0"
 }
 
+func (p *parser) needMemory() {
+	if !p.hasMem {
+		fail("code section: an instruction uses memory, and there is none")
+	}
+}
+
 func (p *parser) memarg(r *reader) {
+	p.needMemory()
 	if align := r.u32(); align >= 32 {
 		fail("code section: alignment 2^%d", align)
 	}

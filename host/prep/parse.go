@@ -55,7 +55,8 @@ type parser struct {
 	code    [][]byte
 	data    []data
 
-	uses opUse
+	uses   opUse
+	locals uint64 // of the function that is being read, parameters included
 
 	dispatched []uint32 // functions that the dispatcher calls, by its index
 }
@@ -171,6 +172,9 @@ func (p *parser) readAll() {
 		r := p.section(secStart)
 		p.start = int(p.funcIndex(r.u32()))
 		r.end()
+		if s := p.signature(uint32(p.start)); len(s.Params)+len(s.Results) > 0 {
+			fail("the start function is %s; it must be () -> ()", s)
+		}
 	}
 	p.each(secCode, p.caps.Functions, func(r *reader, _ int) {
 		body := r.take(r.u32())
@@ -181,6 +185,13 @@ func (p *parser) readAll() {
 		fail("%d functions are declared, %d have code", len(p.funcs), len(p.code))
 	}
 	p.each(secData, p.caps.Segments, func(r *reader, _ int) { p.readData(r) })
+	if p.raw[secDataCount] != nil {
+		r := p.section(secDataCount)
+		if n := r.u32(); uint64(n) != uint64(len(p.data)) {
+			fail("%d data segments are announced, %d are there", n, len(p.data))
+		}
+		r.end()
+	}
 }
 
 func (p *parser) readType(r *reader) {
@@ -257,8 +268,12 @@ func (p *parser) readTable(r *reader) {
 }
 
 func (p *parser) readMemory(r *reader) {
+	const most = 1 << 16 // pages that an address can reach
 	p.memory = p.readLimits(r, "memory")
 	p.hasMem = true
+	if p.memory.max > most {
+		fail("memory: maximum of %d pages is above %d", p.memory.max, most)
+	}
 	if p.memory.min > p.caps.Pages {
 		over(agent.LimitMemory, "bytes of memory at the start", uint64(p.memory.min)<<16, uint64(p.caps.Pages)<<16)
 	}
@@ -317,6 +332,9 @@ func (p *parser) readData(r *reader) {
 		fail("data section: flag %d", flag)
 	}
 	if d.active {
+		if !p.hasMem {
+			fail("a data segment lies outside its memory: there is none")
+		}
 		d.offset = constI32(p, r)
 	}
 	d.bytes = r.take(r.u32())
@@ -335,7 +353,11 @@ func constI32(p *parser, r *reader) uint32 {
 	if e.byte() != 0x41 {
 		fail("%s section: an offset that is not a constant", r.where)
 	}
-	return uint32(e.signed(32))
+	v := uint32(e.signed(32))
+	if e.byte() != opEnd {
+		fail("%s section: an offset of more than one constant", r.where)
+	}
+	return v
 }
 
 // constExpr reads a constant expression (core 2.0, section 3.3.10) and, when w is not nil, appends it with function

@@ -16,7 +16,7 @@ import (
 )
 
 // Version changes whenever the same input would be rewritten to different output. It is part of every cache key.
-const Version = 3
+const Version = 4
 
 // The names that prepared modules import and export. Authors may not export names with this prefix.
 const (

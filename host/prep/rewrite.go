@@ -302,7 +302,7 @@ func (p *parser) shiftNames() (w []byte, n uint32, err error) {
 	for r.more() {
 		id := r.byte()
 		body := r.take(r.u32())
-		if id != 1 {
+		if id != 1 || w != nil {
 			continue
 		}
 		s := &reader{b: body, where: "name"}

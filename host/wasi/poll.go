@@ -38,6 +38,7 @@ func (h *host) poll(c *cell.Cell, a []uint64) errno {
 		return errInvalid
 	}
 	c.Read(out, n*eventSize) // or the cell ends before it waits
+	c.Spend(int64(n) * subscriptionSize)
 	subs := make([]subscription, n)
 	first := time.Duration(math.MaxInt64)
 	for i := range subs {

@@ -14,8 +14,11 @@ const (
 	stderr = 2
 )
 
-// maxVectors bounds the pieces of one read or write, as IOV_MAX does.
-const maxVectors = 1024
+// maxVectors bounds the pieces of one read or write, as IOV_MAX does. vectorFuel is what each costs besides its bytes.
+const (
+	maxVectors = 1024
+	vectorFuel = 16
+)
 
 func isStream(fd uint64) bool { return uint32(fd) <= stderr }
 
@@ -90,7 +93,7 @@ func fdWrite(c *cell.Cell, a []uint64) errno {
 	total := uint32(0)
 	for i := range n {
 		b := c.Read(c.U32(vectors+8*i), c.U32(vectors+8*i+4))
-		c.Spend(int64(len(b)))
+		c.Spend(vectorFuel + int64(len(b)))
 		l.write(b, emit)
 		total += uint32(len(b))
 	}
