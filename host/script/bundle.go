@@ -48,7 +48,11 @@ func MakeBundle(ctx context.Context, src agent.Source, o *BundleOptions) (*Bundl
 	if err != nil {
 		return nil, err
 	}
-	if text := t.files[t.main]; selfContained(text) {
+	text := t.files[t.main]
+	if err := checkNesting(t.main, text); err != nil {
+		return nil, err
+	}
+	if selfContained(text) {
 		return transform(t.main, text)
 	}
 	return t.build()

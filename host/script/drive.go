@@ -171,8 +171,18 @@ func (v *vm) setFailure(b []byte) {
 		msg = strings.TrimSuffix(f.Name+": "+msg, ": ")
 	}
 	v.failure = &agent.Error{
-		Kind: agent.Failed, Msg: mapText(v.source, msg), Pos: topOf(v.source, f.Stack), Stack: tidy(v.source, f.Stack+f.Cause),
+		Kind: agent.Failed, Msg: mapText(v.source, clip(msg)), Pos: topOf(v.source, clip(f.Stack)),
+		Stack: tidy(v.source, clip(f.Stack+f.Cause)),
 	}
+}
+
+// clip cuts what an author's code says of its failure to a length that is still read.
+func clip(s string) string {
+	const most = 16 << 10
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
 // rejected is a promise that was rejected while nothing handled it.

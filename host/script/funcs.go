@@ -209,6 +209,11 @@ func (v *vm) setResult(a args) {
 	if f == formOther {
 		p.Type = a.text(3)
 	}
+	const longest = 1 << 10
+	if len(p.Type) > longest {
+		v.failure = agent.Exceeded(agent.LimitOutput, "the value's content type is longer than %d bytes", longest)
+		return
+	}
 	if err := v.cell.Out(len(p.Body)); err != nil {
 		v.failure = err
 		return
@@ -224,7 +229,11 @@ func (v *vm) setResponse(a args) {
 		return
 	}
 	r.Body = a.bytes(1)
-	if err := v.cell.Out(len(r.Body)); err != nil {
+	size := len(r.Body)
+	for _, h := range r.Header {
+		size += len(h[0]) + len(h[1])
+	}
+	if err := v.cell.Out(size); err != nil {
 		v.failure = err
 		return
 	}

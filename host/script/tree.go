@@ -109,6 +109,11 @@ func (t *tree) plugin() api.Plugin {
 			if !ok {
 				return api.OnLoadResult{}, unreadable(a.Path)
 			}
+			if l != api.LoaderText {
+				if err := checkNesting(a.Path, t.files[a.Path]); err != nil {
+					return api.OnLoadResult{}, err
+				}
+			}
 			text, wrong := sealed(a.Path, l, t.files[a.Path])
 			return api.OnLoadResult{Contents: &text, Loader: l, Errors: wrong}, nil
 		})
@@ -156,7 +161,7 @@ func (t *tree) manifest(dir string) *manifest {
 		return nil
 	}
 	var m manifest
-	if json.Unmarshal(b, &m) != nil {
+	if deepest(b) >= 0 || json.Unmarshal(b, &m) != nil {
 		return nil
 	}
 	return &m

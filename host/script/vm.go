@@ -94,7 +94,8 @@ func (v *vm) exception() {
 	case strings.Contains(msg, stackOverflow):
 		v.fail(stackExceeded())
 	default:
-		v.fail(&agent.Error{Kind: agent.Failed, Msg: msg, Pos: topOf(v.source, trace), Stack: tidy(v.source, trace)})
+		trace = clip(trace)
+		v.fail(&agent.Error{Kind: agent.Failed, Msg: clip(msg), Pos: topOf(v.source, trace), Stack: tidy(v.source, trace)})
 	}
 }
 
