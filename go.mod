@@ -9,6 +9,8 @@ require (
 	github.com/gofiber/fiber/v2 v2.52.15
 )
 
+require github.com/extism/go-pdk v1.1.3
+
 require (
 	github.com/elastic/go-seccomp-bpf v1.6.0
 	github.com/landlock-lsm/go-landlock v0.11.2
