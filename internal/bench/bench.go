@@ -25,6 +25,9 @@ type bench struct {
 	skep   *server
 	peer   *server
 	noPeer string // why there is none
+	node   *server
+	noNode bool
+	stores map[int]string // data directories, by the number of agents in them
 	built  map[string][]byte
 	bare   *bare.Engine
 }
@@ -38,12 +41,13 @@ func newBench(ctx context.Context, quick bool, progress io.Writer) (*bench, erro
 	if err != nil {
 		return nil, err
 	}
-	return &bench{quick: quick, root: strings.TrimSpace(string(root)), dir: dir, progress: progress, built: map[string][]byte{}}, nil
+	return &bench{quick: quick, root: strings.TrimSpace(string(root)), dir: dir, progress: progress, built: map[string][]byte{}, stores: map[int]string{}}, nil
 }
 
 func (b *bench) close() {
 	b.skep.stop()
 	b.peer.stop()
+	b.node.stop()
 	if b.bare != nil {
 		_ = b.bare.Close(context.Background())
 	}

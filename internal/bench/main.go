@@ -23,7 +23,7 @@ type part struct {
 
 var parts = []part{
 	{"P1", newText}, {"P2", storedImage}, {"P3", freshCell}, {"P4", liveMemory}, {"P7", stopping}, {"P8", metering},
-	{"P9", hostCalls},
+	{"P9", hostCalls}, {"P18", starting}, {"P19", sizes},
 }
 
 func main() {

@@ -31,6 +31,17 @@ func TestPeerIsPinned(t *testing.T) {
 	}
 }
 
+func TestWasmtimeIsPinned(t *testing.T) {
+	mod, err := os.ReadFile("peer/wasmtime/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, ok := strings.Cut(string(mod), "/wasmtime-go/v44 v")
+	if major, _, _ := strings.Cut(version, "."); !ok || wasmtimeName != "wasmtime "+major+", fuel" {
+		t.Errorf("the rows say %s, go.mod asks for %s", wasmtimeName, version)
+	}
+}
+
 func read(t *testing.T, file string, v any) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -44,17 +55,17 @@ func read(t *testing.T, file string, v any) {
 
 func TestBothSidesGetTheSameText(t *testing.T) {
 	for _, p := range programs() {
-		if strings.Count(p.ours, "ok:%d") != 1 || strings.Count(p.theirs, "ok:%d") != 1 {
+		if strings.Count(p.ours, "ok:%d") != 1 || strings.Count(p.theirs, "ok:%d") != 1 || strings.Count(p.bare, "ok:%d") != 1 {
 			t.Errorf("%s: the serial number must stand in each text once", p.name)
 		}
-		if strings.ContainsAny(p.ours+p.theirs, "«»") {
+		if strings.ContainsAny(p.ours+p.theirs+p.bare, "«»") {
 			t.Errorf("%s: marks are left", p.name)
 		}
 		if types := strings.Contains(p.ours, ": number"); types != (p.language == "ts") {
 			t.Errorf("%s: types in it: %t", p.name, types)
 		}
-		if strings.Contains(p.theirs, ": number") {
-			t.Errorf("%s: the peer is sent types", p.name)
+		if strings.Contains(p.theirs+p.bare, ": number") {
+			t.Errorf("%s: a peer is sent types", p.name)
 		}
 	}
 	js, ts := programs()[1], programs()[2]

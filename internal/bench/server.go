@@ -51,18 +51,27 @@ func (s *server) cpu() (float64, error) { return cpuOf(s.cmd.Process.Pid) }
 // greetAgent is the stored agent of figure P2; the peer has the same as a handler.
 const greetAgent = `export function greet(input) { return { hi: input.name } }`
 
-// ourServer builds and starts skep serve, with an agent called bench.
-func (b *bench) ourServer(ctx context.Context) (*server, error) {
-	if b.skep != nil {
-		return b.skep, nil
-	}
+// skepProgram builds skep once and returns its path.
+func (b *bench) skepProgram(ctx context.Context) (string, error) {
 	program := filepath.Join(b.dir, "skep")
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/skep")
 	build.Dir = b.root
 	if _, err := build.Output(); err != nil {
-		return nil, fmt.Errorf("build skep: %w", explain(err))
+		return "", fmt.Errorf("build skep: %w", explain(err))
 	}
-	cmd := exec.Command(program, "serve", "--json", "--listen", "127.0.0.1:0", "--data", filepath.Join(b.dir, "data"))
+	return program, nil
+}
+
+// startSkep runs skep serve on a data directory, and returns when it says that it is ready. The caller stops it.
+func (b *bench) startSkep(ctx context.Context, data string) (*server, error) {
+	program, err := b.skepProgram(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, "serve", "--json", "--listen", "127.0.0.1:0", "--data", data)
 	log, err := os.Create(filepath.Join(b.dir, "skep.log"))
 	if err != nil {
 		return nil, err
@@ -77,31 +86,59 @@ func (b *bench) ourServer(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	s := &server{cmd: cmd}
-	b.skep = s
+	if err := s.greet(stdout); err != nil {
+		s.stop()
+		said, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("skep serve did not start: %w: %s", err, said)
+	}
+	return s, nil
+}
+
+// greet reads the line by which skep serve says that it is ready.
+func (s *server) greet(stdout io.Reader) error {
 	var info struct {
 		URL       string `json:"url"`
 		TokenFile string `json:"token_file"`
 	}
 	if err := json.NewDecoder(bufio.NewReader(stdout)).Decode(&info); err != nil {
-		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("skep serve did not start: %w: %s", err, said)
+		return err
 	}
 	token, err := os.ReadFile(info.TokenFile)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	u, err := url.Parse(info.URL)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.addr, s.token = u.Host, strings.TrimSpace(string(token))
-	c := client.New(info.URL, s.token, nil)
+	return nil
+}
+
+// putCode stores the plugin bench in a server.
+func (s *server) putCode(ctx context.Context) (*client.Client, error) {
+	c := client.New("http://"+s.addr, s.token, nil)
 	up := client.Upload{Name: "bench", Version: "1.0.0", Filename: "bench.js", Body: []byte(greetAgent)}
 	if _, err := c.PutPlugin(ctx, up, nil); err != nil {
 		return nil, fmt.Errorf("store the agent's code: %w", err)
 	}
+	return c, nil
+}
+
+// ourServer starts skep serve with an agent called bench.
+func (b *bench) ourServer(ctx context.Context) (_ *server, err error) {
+	if b.skep != nil {
+		return b.skep, nil
+	}
+	if b.skep, err = b.startSkep(ctx, filepath.Join(b.dir, "data")); err != nil {
+		return nil, err
+	}
+	c, err := b.skep.putCode(ctx)
+	if err != nil {
+		return nil, err
+	}
 	_, err = c.CreateAgent(ctx, client.NewAgent{Name: "bench", Plugin: "bench", Limits: agent.Limits{}})
-	return s, err
+	return b.skep, err
 }
 
 // peerVersion is that of package.json.
@@ -134,7 +171,7 @@ func (b *bench) peerServer(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	b.peer = &server{cmd: cmd, addr: addr}
-	if err := awaitPeer(ctx, addr); err != nil {
+	if err := awaitAnswer(ctx, addr); err != nil {
 		said, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("workerd did not start: %w: %s", err, said)
 	}
@@ -180,7 +217,8 @@ func freeAddress() (string, error) {
 	return ln.Addr().String(), nil
 }
 
-func awaitPeer(ctx context.Context, addr string) error {
+// awaitAnswer asks until a server gives any answer.
+func awaitAnswer(ctx context.Context, addr string) error {
 	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -190,6 +228,7 @@ func awaitPeer(ctx context.Context, addr string) error {
 		if err != nil {
 			return err
 		}
+		req.Close = true // a server that is stopped waits for idle connections
 		if res, err := http.DefaultClient.Do(req); err == nil {
 			_, _ = io.Copy(io.Discard, res.Body)
 			return res.Body.Close()

@@ -15,6 +15,7 @@ type program struct {
 	language string // of ours; the peer's loader takes JavaScript only
 	ours     string // a module whose default export is a function
 	theirs   string // the same as a fetch handler
+	bare     string // the same as a script, whose value is the result
 }
 
 const (
@@ -40,6 +41,7 @@ async function main(limit«: number») {
 }
 `
 	ourMain   = work + `export default () => main(20);`
+	bareMain  = work + `main(20)`
 	theirMain = work + `export default { async fetch() { return Response.json(await main(20)) } };`
 )
 
@@ -62,9 +64,10 @@ func programs() []program {
 		{
 			"a line of JS", "js", `export default function () { return "ok:%d" }`,
 			`export default { fetch() { return new Response("ok:%d") } }`,
+			`(function () { return "ok:%d" })()`,
 		},
-		{"1 kB of JS", "js", plainJS(ourMain), plainJS(theirMain)},
-		{"1 kB of TS", "ts", typed(ourMain), plainJS(theirMain)},
+		{"1 kB of JS", "js", plainJS(ourMain), plainJS(theirMain), plainJS(bareMain)},
+		{"1 kB of TS", "ts", typed(ourMain), plainJS(theirMain), plainJS(bareMain)},
 	}
 }
 
@@ -75,6 +78,10 @@ func newText(ctx context.Context, b *bench) ([]Figure, error) {
 		return nil, err
 	}
 	peer, err := b.peerServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	node, err := b.nodeServer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -93,16 +100,22 @@ func newText(ctx context.Context, b *bench) ([]Figure, error) {
 			serial++
 			return ask{"/load", "text/javascript", fmt.Appendf(nil, p.theirs, serial), fmt.Sprintf("ok:%d", serial)}
 		}}
+		inNode := &side{server: node, next: func() ask {
+			serial++
+			return ask{"/load", "text/javascript", fmt.Appendf(nil, p.bare, serial), fmt.Sprintf("ok:%d", serial)}
+		}}
 		plan := plan{rounds: b.count(6, 2), sequential: b.count(50, 20), callers: 8, many: b.count(80, 40)}
-		if err := duel(ctx, plan, ours, theirs); err != nil {
+		if err := duel(ctx, plan, ours, theirs, inNode); err != nil {
 			return nil, err
 		}
-		peerName := "workerd"
+		peerName, asJS := "workerd", ""
 		if p.language != "js" {
-			peerName = "workerd, as JS"
+			asJS = ", as JS"
+			peerName += asJS
 		}
 		fs = append(fs, duelFigures("P1", "new text, "+p.name, peerName, ours, theirs,
 			Target{Bound: 1}, Target{Bound: 2, AtLeast: true})...)
+		fs = append(fs, nodeFigures("P1", "new text, "+p.name, nodeName+asJS, ours, inNode)...)
 	}
 	return fs, nil
 }
@@ -117,13 +130,19 @@ func storedImage(ctx context.Context, b *bench) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
+	node, err := b.nodeServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inNode := &side{server: node, next: func() ask { return greeting("/warm") }}
 	ours := &side{server: skep, next: func() ask { return greeting("/v1/agents/bench/call/greet") }}
 	theirs := &side{server: peer, next: func() ask { return greeting("/warm") }}
 	plan := plan{rounds: b.count(10, 2), sequential: b.count(400, 200), callers: 8, many: b.count(2000, 1000)}
-	if err := duel(ctx, plan, ours, theirs); err != nil {
+	if err := duel(ctx, plan, ours, theirs, inNode); err != nil {
 		return nil, err
 	}
-	return duelFigures("P2", "stored image", "workerd", ours, theirs, Target{Bound: 1}, Target{Bound: 1, AtLeast: true}), nil
+	fs := duelFigures("P2", "stored image", "workerd", ours, theirs, Target{Bound: 1}, Target{Bound: 1, AtLeast: true})
+	return append(fs, nodeFigures("P2", "stored image", nodeName+", warm and shared", ours, inNode)...), nil
 }
 
 func greeting(path string) ask {
