@@ -137,7 +137,11 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	cut()
 	conns.closeAll()
 	s.sockets.Wait()
-	return errors.Join(err, <-served)
+	_ = ln.Close() // a server that had not begun to accept when it was shut down would accept from now on
+	if serving := <-served; !errors.Is(serving, net.ErrClosed) {
+		err = errors.Join(err, serving)
+	}
+	return err
 }
 
 func (s *Server) waitSockets(ctx context.Context) {

@@ -53,6 +53,32 @@ func TestSoftStop(t *testing.T) {
 	wantKind(t, r.c.Ready(context.Background()), agent.Unavailable)
 }
 
+// A stop that comes before the server has begun to accept ends it all the same.
+func TestStopAtOnce(t *testing.T) {
+	r := start(t, nil)
+	for n := range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		if n%2 == 0 {
+			cancel()
+		}
+		go func() { ended <- New(r.s.rt, r.s.st, nil).Run(ctx, ln) }()
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("it does not stop")
+		}
+	}
+}
+
 // What is not done after the drain time is cut.
 func TestHardStop(t *testing.T) {
 	r := start(t, &Options{Drain: 10 * time.Millisecond})

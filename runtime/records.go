@@ -54,8 +54,14 @@ func (c *records) resolve(ctx context.Context, st *store.Store, app agent.App, n
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation == generation {
-		if c.byName == nil || len(c.byName) >= maxRecords {
+		if c.byName == nil {
 			c.byName = make(map[recordKey]record)
+		}
+		if len(c.byName) >= maxRecords {
+			for some := range c.byName {
+				delete(c.byName, some)
+				break
+			}
 		}
 		c.byName[key] = rec
 	}
