@@ -15,8 +15,6 @@ import (
 	"github.com/skep-dev/skep/host/prep"
 )
 
-const startName = prep.StartName
-
 // Cell is one live instance. Its methods are for the goroutine that owns it, and for host functions running on that.
 type Cell struct {
 	image   *Image

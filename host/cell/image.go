@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/prep"
 )
 
 // Init brings a fresh instance to where its clones should begin: it runs initialisers, loads scripts, warms up.
@@ -118,7 +119,7 @@ func (i *Image) build(c *Cell) error {
 		copy(c.Memory()[s.Offset:], s.Data)
 	}
 	if i.code.module.HasStart {
-		if _, err := c.Call(startName); err != nil {
+		if _, err := c.Call(prep.StartName); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/skep-dev/skep/host/prep"
 )
 
-// fuelGrant is how much fuel a cell gets at a time: at about a nanosecond each, it is back in well under a millisecond,
+// fuelGrant is how much fuel a cell gets at a time: a unit being an instruction, it is back in well under a millisecond,
 // which bounds how long it can keep a thread, and with it the garbage collector, from stopping.
 const fuelGrant = 200_000
 
@@ -22,7 +22,6 @@ type counters struct {
 	hostN   int64
 	in, out int64
 	log     int64
-	events  int64
 }
 
 func (m *counters) enter() {
