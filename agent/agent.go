@@ -13,6 +13,24 @@ type App string
 // DefaultApp is the app that every organization starts with.
 const DefaultApp App = "default"
 
+// AppInfo is what is kept of an app.
+type AppInfo struct {
+	Name     App       `json:"name"`
+	Weight   int       `json:"weight"`             // its share of the processors beside other apps; 1 unless given
+	Outbound string    `json:"outbound,omitempty"` // the agent whose fetch handler sees each outbound request of the app's agents
+	Quota    Quota     `json:"quota,omitzero"`
+	Created  time.Time `json:"created"`
+	Updated  time.Time `json:"updated"`
+}
+
+// Quota bounds what an app or an agent uses over time. A zero field means no bound of its own.
+type Quota struct {
+	Cells          int64         `json:"cells,omitempty"`            // live at once
+	CallsPerSecond int64         `json:"calls_per_second,omitempty"` // begun
+	CPUPerDay      time.Duration `json:"cpu_per_day,omitempty"`      // UTC; nanoseconds in JSON
+	BytesPerDay    int64         `json:"bytes_per_day,omitempty"`    // in and out, of calls and of outbound requests; UTC
+}
+
 // CodeKind says what kind of guest a plugin is.
 type CodeKind uint8
 
@@ -45,9 +63,10 @@ type Plugin struct {
 	Version string    `json:"version"`
 	Digest  Digest    `json:"digest"` // of the uploaded file; of a package made of it, when that was a single script
 	Kind    CodeKind  `json:"kind"`
-	Main    string    `json:"main"`    // entry file
-	Exports []string  `json:"exports"` // functions a caller may name, sorted
-	Size    int64     `json:"size"`    // bytes uploaded
+	Main    string    `json:"main"`           // entry file
+	Exports []string  `json:"exports"`        // functions a caller may name, sorted
+	Asks    *Grants   `json:"asks,omitempty"` // what its manifest asks for; nil when it has none that says
+	Size    int64     `json:"size"`           // bytes uploaded
 	Created time.Time `json:"created"`
 }
 
@@ -61,13 +80,9 @@ type Agent struct {
 	Config      map[string]string `json:"config,omitempty"` // plain settings the code may read; never secrets
 	Grants      Grants            `json:"grants"`
 	Limits      Limits            `json:"limits"` // zero fields mean the defaults
+	Quota       Quota             `json:"quota,omitzero"`
 	Created     time.Time         `json:"created"`
 	Updated     time.Time         `json:"updated"`
-}
-
-// Grants lists what an agent may reach. Nothing is granted by default.
-type Grants struct {
-	Agents []string `json:"agents,omitempty"` // names of other agents it may call
 }
 
 // Session is a conversation with an agent: an ordered event log.
@@ -188,14 +203,4 @@ func (p *Payload) UnmarshalJSON(b []byte) error {
 		p.Type = or(p.Type, TypeBytes)
 	}
 	return nil
-}
-
-// Agent reports whether the agents list names the agent called name.
-func (g Grants) Agent(name string) bool {
-	for _, a := range g.Agents {
-		if a == name {
-			return true
-		}
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind says what a caller can do about an error. The set is closed; three tables map it to an HTTP status (api), an
@@ -49,10 +50,11 @@ type Error struct {
 	Msg  string // safe to show to whoever made the request
 	Err  error  // cause, for the log
 
-	Hint  string // what to do about it, in a sentence; may be empty
-	Limit Limit  // which limit was hit, when Kind is Exhausted; else NoLimit
-	Pos   Pos    // where in the author's source, when known
-	Stack string // the author's stack trace, one frame a line, when known
+	Hint  string        // what to do about it, in a sentence; may be empty
+	After time.Duration // when trying again makes sense, for Exhausted and Unavailable; 0 means unknown
+	Limit Limit         // which limit was hit, when Kind is Exhausted; else NoLimit
+	Pos   Pos           // where in the author's source, when known
+	Stack string        // the author's stack trace, one frame a line, when known
 }
 
 // Pos is a place in an author's source. Line and Column count from 1; a zero Line means unknown.

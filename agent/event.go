@@ -18,10 +18,15 @@ const (
 	EventRunCompleted           // data: {"output": Payload, "usage": Usage}
 	EventRunFailed              // data: RunError
 	EventRunCancelled           // data: RunError
+	EventRefused                // the agent asked for what it was not granted; data: Refusal
+	EventSecretUsed             // a secret went into a request; data: SecretUse
+	EventHTTP                   // an outbound request ended; data: HTTPUse
+	EventChanged                // in an audit log: what a person or program changed; data: Change
 )
 
 var eventNames = [...]string{
 	"unknown", "message", "run.queued", "run.started", "log", "emit", "run.completed", "run.failed", "run.cancelled",
+	"grant.refused", "secret.used", "http.request", "changed",
 }
 
 func (k EventKind) String() string               { return nameOf(eventNames[:], k) }
@@ -31,7 +36,7 @@ func (k *EventKind) UnmarshalText(b []byte) error {
 }
 
 // EndsRun reports whether this event is the last of its run.
-func (k EventKind) EndsRun() bool { return k >= EventRunCompleted }
+func (k EventKind) EndsRun() bool { return k >= EventRunCompleted && k <= EventRunCancelled }
 
 // Event is one entry of a log. Seq is gapless from 1 within its log.
 type Event struct {
@@ -72,4 +77,26 @@ type LogLine struct {
 type Message struct {
 	Role    string          `json:"role"` // "user" or "agent"
 	Content json.RawMessage `json:"content"`
+}
+
+// HTTPUse is the data of an EventHTTP. The query and whatever else may carry a secret are not in it.
+type HTTPUse struct {
+	Agent    string        `json:"agent"`
+	Run      RunID         `json:"run,omitempty"`
+	Method   string        `json:"method"`
+	Host     string        `json:"host"` // with the port when it is not the scheme's own
+	Path     string        `json:"path"`
+	Status   int           `json:"status,omitempty"` // 0 when there was no answer
+	Sent     int64         `json:"sent"`             // bytes of body
+	Received int64         `json:"received"`         // bytes of body, decoded
+	Duration time.Duration `json:"duration"`         // nanoseconds in JSON
+	Error    string        `json:"error,omitempty"`
+}
+
+// Change is the data of an EventChanged: who did what to which thing.
+type Change struct {
+	Token  TokenID `json:"token,omitempty"` // whose; empty for the server itself
+	Action string  `json:"action"`          // "secret.set", "agent.grants", "token.create", ...
+	Name   string  `json:"name,omitempty"`  // of what was changed
+	Detail string  `json:"detail,omitempty"`
 }

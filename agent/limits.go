@@ -23,11 +23,15 @@ const (
 	LimitConcurrency
 	LimitUpload
 	LimitModule
+	LimitHTTP  // of an outbound request: time, size, count, redirects, headers
+	LimitRate  // of a grant
+	LimitQuota // of an app or an agent
+	LimitState
 )
 
 var limitNames = [...]string{
 	"", "wall_time", "cpu_time", "memory", "table", "stack", "input", "output", "host_calls", "log", "events", "concurrency",
-	"upload", "module",
+	"upload", "module", "http", "rate", "quota", "state",
 }
 
 func (l Limit) String() string               { return nameOf(limitNames[:], l) }

@@ -135,9 +135,9 @@ func TestAgents(t *testing.T) {
 	if d := cmp.Diff(a, got); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
-	text, grants := "says hello", agent.Grants{Agents: []string{"two"}}
+	text, grants := "says hello", agent.AgentGrants("two")
 	got, err = r.c.UpdateAgent(ctx, "one", client.AgentPatch{Description: &text, Grants: &grants})
-	if err != nil || got.Description != text || !got.Grants.Agent("two") || got.Plugin != "code" {
+	if err != nil || got.Description != text || !cmp.Equal(got.Grants, grants) || got.Plugin != "code" {
 		t.Errorf("%+v %v", got, err)
 	}
 	for i := range 5 {

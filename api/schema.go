@@ -24,6 +24,7 @@ var (
 	rawType     = reflect.TypeFor[json.RawMessage]()
 	bytesType   = reflect.TypeFor[[]byte]()
 	payloadType = reflect.TypeFor[agent.Payload]()
+	shortType   = reflect.TypeFor[json.Marshaler]()
 	textType    = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
@@ -52,6 +53,12 @@ func (s *schemas) of(t reflect.Type) object {
 	}
 	if t.Implements(textType) && t.Kind() == reflect.Uint8 {
 		return object{"type": "string", "enum": namesOf(t)}
+	}
+	if t.Implements(textType) && t.Kind() != reflect.Pointer {
+		return object{"type": "string"}
+	}
+	if t.Implements(shortType) && t.Kind() == reflect.Struct { // grants: a text where nothing else is said
+		return object{"anyOf": []object{{"type": "string"}, s.component(componentName(t), func() object { return s.structure(t) })}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -12,7 +11,6 @@ import (
 const (
 	maxConfig      = 64 << 10 // bytes of an agent's settings, names included
 	maxDescription = 4 << 10
-	maxGrants      = 256
 )
 
 // AgentPatch changes the fields that are set. Config, Grants and Limits are replaced as a whole.
@@ -107,14 +105,8 @@ func (r *Runtime) checkFields(a *agent.Agent) error {
 	if size > maxConfig {
 		return agent.Errorf(agent.Invalid, "config has %d bytes, more than %d", size, maxConfig)
 	}
-	if len(a.Grants.Agents) > maxGrants {
-		return agent.Errorf(agent.Invalid, "grants.agents names %d agents, more than %d", len(a.Grants.Agents), maxGrants)
+	if err := a.Grants.Check(); err != nil {
+		return err
 	}
-	for _, name := range a.Grants.Agents {
-		if err := agent.CheckName("grants.agents: agent", name); err != nil {
-			return err
-		}
-	}
-	a.Grants.Agents = slices.Compact(slices.Sorted(slices.Values(a.Grants.Agents)))
 	return a.Limits.Check(r.opts.MaxLimits)
 }

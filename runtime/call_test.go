@@ -106,8 +106,8 @@ func TestAgentRefused(t *testing.T) {
 		{"no plugin", agent.Agent{Name: "x"}, "invalid"},
 		{"unknown plugin", agent.Agent{Name: "x", Plugin: "none"}, "not_found"},
 		{"limits", agent.Agent{Name: "x", Plugin: "code", Limits: agent.Limits{Wall: 2 * time.Hour}}, "invalid"},
-		{"grant", agent.Agent{Name: "x", Plugin: "code", Grants: agent.Grants{Agents: []string{"*"}}}, "invalid"},
-		{"grants", agent.Agent{Name: "x", Plugin: "code", Grants: agent.Grants{Agents: make([]string, 300)}}, "invalid"},
+		{"grant", agent.Agent{Name: "x", Plugin: "code", Grants: agent.AgentGrants("*")}, "invalid"},
+		{"grants", agent.Agent{Name: "x", Plugin: "code", Grants: agent.AgentGrants(make([]string, 300)...)}, "invalid"},
 		{"config", agent.Agent{Name: "x", Plugin: "code", Config: map[string]string{"k": strings.Repeat("v", 64<<10)}}, "invalid"},
 		{"config name", agent.Agent{Name: "x", Plugin: "code", Config: map[string]string{"": "v"}}, "invalid"},
 		{"description", agent.Agent{Name: "x", Plugin: "code", Description: strings.Repeat("v", 4<<10+1)}, "invalid"},
@@ -118,7 +118,7 @@ func TestAgentRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", tt.name, err, tt.kind)
 		}
 	}
-	none, grants := "none", agent.Grants{Agents: []string{"b", "a", "b"}}
+	none, grants := "none", agent.AgentGrants("b", "a", "b")
 	if _, err := r.UpdateAgent(t.Context(), app, "a", runtime.AgentPatch{Plugin: &none}); kind(err) != "not_found" {
 		t.Errorf("update to an unknown plugin: %v", err)
 	}
@@ -126,7 +126,7 @@ func TestAgentRefused(t *testing.T) {
 		t.Errorf("update to bad limits: %v", err)
 	}
 	a, err := r.UpdateAgent(t.Context(), app, "a", runtime.AgentPatch{Grants: &grants})
-	if err != nil || !cmp.Equal(a.Grants.Agents, []string{"a", "b"}) {
+	if err != nil || !cmp.Equal(a.Grants, agent.AgentGrants("a", "b")) {
 		t.Errorf("grants: %v, %v", a.Grants, err)
 	}
 }
@@ -172,8 +172,8 @@ func TestAgentsCallAgents(t *testing.T) {
 			return runtimetest.CallAgent(ctx, c, "looper", "loop", c.Input)
 		},
 	}, nil)
-	r.agent(agent.Agent{Name: "asker", Grants: agent.Grants{Agents: []string{"a", "gone"}}})
-	r.agent(agent.Agent{Name: "looper", Grants: agent.Grants{Agents: []string{"looper"}}})
+	r.agent(agent.Agent{Name: "asker", Grants: agent.AgentGrants("a", "gone")})
+	r.agent(agent.Agent{Name: "looper", Grants: agent.AgentGrants("looper")})
 	for _, tt := range []struct{ from, to, want string }{
 		{"asker", "a", "hi"}, {"asker", "asker", "denied"}, {"asker", "gone", "not_found"}, {"a", "a", "denied"},
 	} {

@@ -25,11 +25,12 @@ func (r *Runtime) door(a *agent.Agent, limits agent.Limits, depth int, s sinks) 
 		res, err := r.call(ctx, a.App, CallRequest{Agent: name, Function: function, Input: in}, depth)
 		return res.Output, err
 	}
+	auth := grant.NewAuthority(grant.Subject{App: a.App, Agent: a.Name, ID: a.ID}, func() agent.Grants { return a.Grants }, nil, nil)
 	return grant.NewDoor(limits, map[string]grant.Handler{
 		abi.CallLog:   log.New(limits.Log, s.line),
 		abi.CallEmit:  emit.New(limits.Events, s.emit),
 		abi.CallHTTP:  http.New("agent \"" + a.Name + "\""),
-		abi.CallAgent: grantagent.New(a.Name, a.Grants, depth, call),
+		abi.CallAgent: grantagent.New(auth, depth, call),
 	}, &grant.Options{Log: r.log})
 }
 

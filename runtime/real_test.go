@@ -54,7 +54,7 @@ func TestRealCells(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.agent(agent.Agent{Name: "a"})
-	r.agent(agent.Agent{Name: "asker", Grants: agent.Grants{Agents: []string{"a"}}})
+	r.agent(agent.Agent{Name: "asker", Grants: agent.AgentGrants("a")})
 	r.start()
 	start := func(name, function, input string) agent.Run {
 		t.Helper()

@@ -74,7 +74,7 @@ func newAgentCreate(c *cli) *cobra.Command {
 			}
 			a, err := cl.CreateAgent(cmd.Context(), client.NewAgent{
 				Name: args[0], Plugin: or(f.plugin, args[0]), Description: f.description, Config: config,
-				Grants: agent.Grants{Agents: f.grants}, Limits: limits,
+				Grants: agent.AgentGrants(f.grants...), Limits: limits,
 			})
 			if err != nil {
 				return err
@@ -151,7 +151,7 @@ func newAgentShow(c *cli) *cobra.Command {
 			}
 			c.printFields("name", a.Name, "description", a.Description, "plugin", a.Plugin+" ("+p.Version+", "+short(p.Digest)+")",
 				"functions", strings.Join(p.Exports, ", "), "config", strings.Join(config, ", "),
-				"may call", strings.Join(a.Grants.Agents, ", "), "limits", limitsText(a.Limits),
+				"may", strings.Join(a.Grants.Words(), "; "), "limits", limitsText(a.Limits),
 				"id", string(a.ID), "created", when(a.Created), "updated", when(a.Updated))
 			return nil
 		},
@@ -207,7 +207,8 @@ func (f *agentFlags) patch(flags *pflag.FlagSet) (client.AgentPatch, error) {
 		p.Config = &config
 	}
 	if flags.Changed("grant-agent") {
-		p.Grants = &agent.Grants{Agents: f.grants}
+		grants := agent.AgentGrants(f.grants...)
+		p.Grants = &grants
 	}
 	if flags.Changed("limit") {
 		limits, err := parseLimits(f.limits)

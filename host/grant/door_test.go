@@ -25,6 +25,10 @@ type sealed struct {
 	called []string
 }
 
+func auth(name string, g agent.Grants) *grant.Authority {
+	return grant.NewAuthority(grant.Subject{Agent: name}, func() agent.Grants { return g }, nil, nil)
+}
+
 func seal(limits agent.Limits, depth int) *sealed {
 	s := &sealed{}
 	limits = limits.Or(agent.DefaultLimits())
@@ -38,7 +42,7 @@ func seal(limits agent.Limits, depth int) *sealed {
 			return nil
 		}),
 		abi.CallHTTP: http.New("agent \"a\""),
-		abi.CallAgent: grantagent.New("a", agent.Grants{Agents: []string{"b"}}, depth,
+		abi.CallAgent: grantagent.New(auth("a", agent.AgentGrants("b")), depth,
 			func(_ context.Context, name, function string, in agent.Payload, depth int) (agent.Payload, error) {
 				s.called = append(s.called, name+"."+function+" "+in.Type)
 				return agent.Payload{Type: in.Type, Body: in.Body}, nil
@@ -89,7 +93,7 @@ func TestDoorRefuses(t *testing.T) {
 		{call: abi.CallEmit, in: `{"name":"x","data":"` + strings.Repeat("x", emit.MaxData) + `"}`, kind: agent.Invalid, want: "more than 262144"},
 		{call: abi.CallHTTP, in: `{"method":"GET","url":"https://example.com/x"}`, kind: agent.Denied, want: `no host is granted to agent "a", so it may not reach example.com`},
 		{call: abi.CallHTTP, in: `{"method":"GET","url":"/x"}`, kind: agent.Invalid, want: "not an absolute URL"},
-		{call: abi.CallAgent, in: `{"agent":"c","function":"f"}`, kind: agent.Denied, want: `no grant to call agent "c": add "c" to grants.agents of agent "a"`},
+		{call: abi.CallAgent, in: `{"agent":"c","function":"f"}`, kind: agent.Denied, want: `no grant to use agent "c": add "c" to grants.agents of agent "a"`},
 		{call: abi.CallAgent, in: `{"agent":"../b","function":"f"}`, kind: agent.Invalid, want: "not valid"},
 		{call: abi.CallAgent, in: `{"agent":"b"}`, kind: agent.Invalid, want: "must name a function"},
 		{call: abi.CallAgent, in: `{"agent":"b","function":"f"}`, depth: grantagent.MaxDepth, kind: agent.Exhausted, want: "cycle"},

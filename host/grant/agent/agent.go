@@ -3,7 +3,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
@@ -16,9 +15,9 @@ const MaxDepth = 8
 // Call calls a function of the agent called name, as a caller of the given depth would.
 type Call func(ctx context.Context, name, function string, input agent.Payload, depth int) (agent.Payload, error)
 
-// New returns the handler of abi.CallAgent for a cell of the agent called self, itself called depth agents deep: 0 when a
+// New returns the handler of abi.CallAgent for a cell that may do what auth says, itself called depth agents deep: 0 when a
 // person or program called it.
-func New(self string, grants agent.Grants, depth int, call Call) grant.Handler {
+func New(auth *grant.Authority, depth int, call Call) grant.Handler {
 	return grant.JSON(func(ctx context.Context, in abi.AgentCall) (abi.AgentResult, error) {
 		if err := agent.CheckName("agent", in.Agent); err != nil {
 			return abi.AgentResult{}, err
@@ -26,16 +25,12 @@ func New(self string, grants agent.Grants, depth int, call Call) grant.Handler {
 		if in.Function == "" {
 			return abi.AgentResult{}, agent.Errorf(agent.Invalid, "a call of agent %q must name a function", in.Agent)
 		}
-		if !grants.Agent(in.Agent) {
-			return abi.AgentResult{}, &agent.Error{
-				Kind: agent.Denied,
-				Msg:  fmt.Sprintf("no grant to call agent %q: add %q to grants.agents of agent %q", in.Agent, in.Agent, self),
-				Hint: fmt.Sprintf("PATCH /v1/agents/%s with grants.agents, or skep agent update %s --grant-agent %s", self, self, in.Agent),
-			}
+		if err := auth.CallAgent(ctx, in.Agent); err != nil {
+			return abi.AgentResult{}, err
 		}
 		if depth+1 > MaxDepth {
 			return abi.AgentResult{}, agent.Errorf(agent.Exhausted,
-				"agents call each other more than %d deep: %q is about to call %q; is there a cycle?", MaxDepth, self, in.Agent)
+				"agents call each other more than %d deep: %q is about to call %q; is there a cycle?", MaxDepth, auth.Agent, in.Agent)
 		}
 		if in.Type == "" {
 			in.Type = agent.TypeJSON
