@@ -25,8 +25,14 @@ const Reseed = "skep_reseed"
 const (
 	CallLog   = "log"   // Log -> empty: a line of console output
 	CallEmit  = "emit"  // Emit -> empty: an event in the session's log
-	CallHTTP  = "http"  // HTTPRequest -> HTTPResponse
+	CallHTTP  = "http"  // HTTPRequest -> HTTPResponse, with whole bodies; see CallHTTPOpen for bodies in pieces
 	CallAgent = "agent" // AgentCall -> AgentResult: a call of another agent
+
+	CallStateGet    = "state.get"    // StateGet -> StateEntries: keys of the agent's own state
+	CallStateSet    = "state.set"    // StateEdit -> StateVersion
+	CallStateDelete = "state.delete" // StateEdit -> StateVersion
+	CallStateList   = "state.list"   // StateList -> StateEntries
+	CallStateBatch  = "state.batch"  // StateBatch -> StateVersion
 )
 
 // Status is the first byte of a reply: 0, or an error kind plus one.
@@ -80,5 +86,6 @@ type AgentResult struct {
 type ErrorBody struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
-	Limit   string `json:"limit,omitempty"`
+	Limit   string `json:"limit,omitempty"` // which limit was hit
+	Hint    string `json:"hint,omitempty"`  // what to do about it, in a sentence
 }

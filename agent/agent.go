@@ -110,6 +110,7 @@ type Run struct {
 	Output   *Payload  `json:"output,omitempty"` // when completed
 	Error    *RunError `json:"error,omitempty"`  // when failed or cancelled
 	Usage    Usage     `json:"usage"`
+	Trace    string    `json:"trace,omitempty"` // traceparent of the request that began it (W3C Trace Context)
 	Created  time.Time `json:"created"`
 	Started  time.Time `json:"started,omitzero"`
 	Ended    time.Time `json:"ended,omitzero"`

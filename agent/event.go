@@ -99,4 +99,6 @@ type Change struct {
 	Action string  `json:"action"`          // "secret.set", "agent.grants", "token.create", ...
 	Name   string  `json:"name,omitempty"`  // of what was changed
 	Detail string  `json:"detail,omitempty"`
+
+	Request string `json:"request,omitempty"` // id of the request that asked for it
 }

@@ -27,6 +27,8 @@ const (
 	LimitRate  // of a grant
 	LimitQuota // of an app or an agent
 	LimitState
+
+	MaxLimit = LimitState
 )
 
 var limitNames = [...]string{

@@ -17,6 +17,14 @@ type Secret struct {
 	Updated     time.Time  `json:"updated"` // when its value or a binding last changed
 }
 
+// SecretVersion tells of one value that a secret has or had.
+type SecretVersion struct {
+	Version int        `json:"version"`
+	Kind    SecretKind `json:"kind"`
+	Created time.Time  `json:"created"`
+	Key     string     `json:"key"` // fingerprint of the vault's key that it is under
+}
+
 // SecretKind says what a secret's value is, and so how it goes into a request.
 type SecretKind uint8
 
@@ -113,7 +121,10 @@ func (b *Binding) UnmarshalText(text []byte) error {
 		target = 2
 	}
 	if len(words) < target {
-		return Errorf(Invalid, "binding %s has no target", quote(string(text)))
+		return &Error{
+			Kind: Invalid, Msg: "binding " + quote(string(text)) + " has no target",
+			Hint: `begin it with https:// or http://, such as "https://api.example.com/v1/** header:authorization"`,
+		}
 	}
 	var out Binding
 	var err error
@@ -153,5 +164,5 @@ type Refusal struct {
 	Grant  string `json:"grant"` // "http", "secret", "agent", "state", "model" or "tool"
 	What   string `json:"what"`  // "GET https://example.com/x", or a name
 	Reason string `json:"reason"`
-	More   int64  `json:"more,omitempty"` // further refusals of the same cell that were not written
+	More   int64  `json:"more,omitempty"` // refusals of the app since the last one in this log, which were alike or too many to be written
 }

@@ -47,7 +47,7 @@ func ParseTarget(s string) (Target, error) {
 		methods, rest = "", s
 	}
 	for m := range strings.SplitSeq(methods, ",") {
-		if methods == "" {
+		if !found {
 			break
 		}
 		if !methodRE.MatchString(m) {

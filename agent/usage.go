@@ -1,0 +1,145 @@
+package agent
+
+import "time"
+
+// UsageKind says what a usage event is of.
+type UsageKind uint8
+
+const (
+	UnknownUse UsageKind = iota
+	UseCall              // a stateless call, by a client or another agent
+	UseFetch             // an HTTP request to a fetch handler
+	UseRun
+	UseCode  // code that ran once
+	UseLoad  // code was compiled, initialised and made an image
+	UseGrant // one use of a grant with a limit per day; Function names the grant
+)
+
+var usageNames = [...]string{"unknown", "call", "fetch", "run", "code", "load", "grant"}
+
+func (k UsageKind) String() string               { return nameOf(usageNames[:], k) }
+func (k UsageKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k *UsageKind) UnmarshalText(b []byte) error {
+	return parseName(usageNames[:], b, k, "kind of usage")
+}
+
+// Cells reports whether cells of agents cost it, which is what quotas are about.
+func (k UsageKind) Cells() bool { return k >= UseCall && k <= UseCode }
+
+// Outcome is how what a usage event tells of ended: well, or with an error of some kind.
+type Outcome uint8
+
+const (
+	UnknownOutcome Outcome = iota
+	Succeeded
+	firstFailure // Internal; the other kinds follow
+)
+
+var outcomeNames = append([]string{"unknown", "ok"}, kindNames[:]...)
+
+func (o Outcome) String() string               { return nameOf(outcomeNames, o) }
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+func (o *Outcome) UnmarshalText(b []byte) error {
+	return parseName(outcomeNames, b, o, "outcome")
+}
+
+// OutcomeOf returns the outcome that err is; nil is Succeeded.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Succeeded
+	}
+	return firstFailure + Outcome(KindOf(err))
+}
+
+// Cost is what usage events count. Costs add up, but for Memory, of which the sum has the greatest.
+type Cost struct {
+	CPU       time.Duration `json:"cpu"`        // running guest code; nanoseconds in JSON
+	Wall      time.Duration `json:"wall"`       // nanoseconds in JSON
+	Memory    int64         `json:"memory"`     // bytes at the peak
+	In        int64         `json:"in"`         // bytes of input
+	Out       int64         `json:"out"`        // bytes of output
+	Sent      int64         `json:"sent"`       // bytes of outbound requests
+	Received  int64         `json:"received"`   // bytes of the answers to them
+	HostCalls int64         `json:"host_calls"` // calls to the host
+	Fuel      int64         `json:"fuel"`       // instructions
+}
+
+// Add adds d to c.
+func (c *Cost) Add(d Cost) {
+	c.CPU += d.CPU
+	c.Wall += d.Wall
+	c.Memory = max(c.Memory, d.Memory)
+	c.In += d.In
+	c.Out += d.Out
+	c.Sent += d.Sent
+	c.Received += d.Received
+	c.HostCalls += d.HostCalls
+	c.Fuel += d.Fuel
+}
+
+// Bytes is what counts for a quota of bytes.
+func (c Cost) Bytes() int64 { return c.In + c.Out + c.Sent + c.Received }
+
+// CostOf returns what a cell's usage costs. Outbound requests are counted elsewhere.
+func CostOf(u Usage) Cost {
+	return Cost{CPU: u.CPU, Wall: u.Wall, Memory: u.Memory, In: u.In, Out: u.Out, HostCalls: u.HostCalls, Fuel: u.Fuel}
+}
+
+// UsageEvent is one entry of the usage ledger.
+type UsageEvent struct {
+	Time     time.Time `json:"time"` // when it ended
+	Kind     UsageKind `json:"kind"`
+	App      App       `json:"app"`
+	Agent    string    `json:"agent,omitempty"` // empty for code that ran once, and for loads that no agent asked for
+	Session  SessionID `json:"session,omitempty"`
+	Run      RunID     `json:"run,omitempty"`
+	Function string    `json:"function,omitempty"`
+	Outcome  Outcome   `json:"outcome"`
+	Cost
+}
+
+// NoAgent stands in a usage row where an agent's name would, for what no agent did.
+const NoAgent = "-"
+
+// UsageRow sums usage events. Fields that it does not tell apart are empty.
+type UsageRow struct {
+	Day    string    `json:"day,omitempty"` // in UTC, as 2006-01-02
+	App    App       `json:"app"`
+	Agent  string    `json:"agent,omitempty"` // or NoAgent
+	Kind   UsageKind `json:"kind,omitzero"`
+	Events int64     `json:"events"`
+	Failed int64     `json:"failed"` // of the events, those that did not succeed
+	Cost
+}
+
+// Add adds the events of s to r.
+func (r *UsageRow) Add(s UsageRow) {
+	r.Events += s.Events
+	r.Failed += s.Failed
+	r.Cost.Add(s.Cost)
+}
+
+// Row returns the row that has only e.
+func (e UsageEvent) Row() UsageRow {
+	r := UsageRow{Day: UsageDay(e.Time), App: e.App, Agent: or(e.Agent, NoAgent), Kind: e.Kind, Events: 1, Cost: e.Cost}
+	if e.Outcome != Succeeded {
+		r.Failed = 1
+	}
+	return r
+}
+
+// UsageDay returns the UTC day of t, as usage rows write it.
+func UsageDay(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// QuotaUse is how much of a quota is used now. Held is what calls under way may still use.
+type QuotaUse struct {
+	App       App           `json:"app"`
+	Agent     string        `json:"agent,omitempty"` // empty for the quota of the app
+	Quota     Quota         `json:"quota"`           // a zero field means no bound
+	Cells     int64         `json:"cells"`
+	Calls     int64         `json:"calls"`    // begun within the last second
+	CPU       time.Duration `json:"cpu"`      // today, UTC; nanoseconds in JSON
+	CPUHeld   time.Duration `json:"cpu_held"` // nanoseconds in JSON
+	Bytes     int64         `json:"bytes"`    // today, UTC
+	BytesHeld int64         `json:"bytes_held"`
+}
