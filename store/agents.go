@@ -43,6 +43,9 @@ func (s *Store) CreateAgent(ctx context.Context, a agent.Agent, once Once) (_ ag
 		if agent.KindOf(err) != agent.NotFound {
 			return err
 		}
+		if err := t.mustHaveApp(a.App); err != nil {
+			return err
+		}
 		ord, err := t.insert(agents, a.App, a.Name)
 		if err != nil {
 			return err
@@ -107,7 +110,8 @@ func (s *Store) UpdateAgent(ctx context.Context, app agent.App, name string, cha
 	return out, nil
 }
 
-// DeleteAgents deletes agents, all or none. Their sessions and runs stay, and their logs can still be read.
+// DeleteAgents deletes agents, all or none. Their sessions and runs stay, and their logs can still be read. Their states are
+// out of reach at once; DropStates removes them.
 func (s *Store) DeleteAgents(ctx context.Context, app agent.App, names ...string) error {
 	return s.update(ctx, func(t *tx) error {
 		seen := map[string]bool{}
@@ -127,6 +131,9 @@ func (s *Store) DeleteAgents(ctx context.Context, app agent.App, names ...string
 				return err
 			} else if x.last == 0 {
 				t.del(log.headKey())
+			}
+			if err := t.disown(AgentState(app, a.ID)); err != nil {
+				return err
 			}
 			if err := t.remove(agents, app, name, r.ord); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store/kv"
@@ -35,6 +36,8 @@ type committer struct {
 	broken  error // why nothing can be committed or read any more; never cleared
 
 	commit int64 // number of the newest durable commit; only the leader touches it
+
+	writes writes
 }
 
 // request is a transaction that waits. fn may run more than once, and on another caller's goroutine; only its last run
@@ -120,6 +123,9 @@ func (c *committer) lead(ctx context.Context) {
 	if err == nil {
 		n, err = c.batch(ctx, group)
 	}
+	if err != nil {
+		c.writes.failed.Add(1)
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +186,22 @@ func (c *committer) batch(ctx context.Context, group []*request) (n int, err err
 	if len(changes) == 0 {
 		return n, nil
 	}
-	return n, c.apply(ctx, changes)
+	began := time.Now()
+	err = c.apply(ctx, changes)
+	c.writes.nanos.Add(int64(time.Since(began)))
+	if err == nil {
+		c.writes.batches.Add(1)
+		c.writes.transactions.Add(int64(n))
+		c.writes.bytes.Add(sizeOf(changes))
+	}
+	return n, err
+}
+
+func sizeOf(changes []kv.Change) (n int64) {
+	for _, c := range changes {
+		n += int64(len(c.Key) + len(c.Value))
+	}
+	return n
 }
 
 func (r *request) run(t *tx) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store"
@@ -50,7 +51,9 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 		}
 	}
 	a := addAgent(t, s, "a")
-	addAgent(t, s, "gone")
+	gone := addAgent(t, s, "gone")
+	edit(t, s, store.AgentState(app, a.ID), set("k", "v"), set("k/é", ""))
+	edit(t, s, store.AgentState(app, gone.ID), set("k", "v"))
 	if err := s.DeleteAgents(ctx, app, "gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +70,21 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutToken(ctx, agent.Token{ID: "T1", Name: "n"}, [32]byte{1}); err != nil {
+	addSecret(t, s, "secret")
+	if err := s.PutToken(ctx, agent.Token{ID: "T1", Name: "n"}, [32]byte{1}, store.Once{Scope: "t", Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.CreateApp(ctx, agent.AppInfo{Name: "shop", Weight: 2}, store.Once{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(ctx, store.AuditLog("shop"), events(2)); err != nil {
+		t.Fatal(err)
+	}
+	day := agent.UsageDay(time.Now())
+	err = s.FoldUsage(ctx, store.UsageMark{}, store.UsageMark{Segment: 1, Offset: 100}, []agent.UsageRow{
+		{Day: day, App: app, Agent: "a", Kind: agent.UseCall, Events: 3}, {Day: day, App: app, Agent: "-", Kind: agent.UseCode, Events: 1},
+	}, []store.GrantUses{{Day: day, App: app, Agent: "a", Grant: "http x", Uses: 2}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Verify(ctx); err != nil {
@@ -126,6 +143,8 @@ func TestReadersMissWhatIsLost(t *testing.T) {
 	events := "log/session/default/" + string(se) + "/event/"
 	read := func(after int64) error { _, err := s.Read(ctx, log, after, 0); return err }
 	one := agent.Page{Limit: 1}
+	a := must(s.Agent(ctx, app, "a"))(t)
+	state := store.AgentState(app, a.ID)
 	for _, c := range []struct {
 		lost string
 		read func() error
@@ -153,6 +172,13 @@ func TestReadersMissWhatIsLost(t *testing.T) {
 		{"ord/runs/default/0000000000000002", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, one); return err }},
 		{"ord/runs/default/0000000000000001", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, agent.Page{}); return err }},
 		{"head/runs/default", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, agent.Page{}); return err }},
+		{"state/agent/default/" + string(a.ID) + "/head", func() error { _, err := s.State(ctx, state, "none"); return err }},
+		{"state/agent/default/" + string(a.ID) + "/head", func() error { _, _, err := s.ListState(ctx, state, agent.StateRange{}); return err }},
+		{"state/agent/default/" + string(a.ID) + "/head", func() error { _, err := s.EditState(ctx, state, wide, set("new", "")); return err }},
+		{"rec/secrets/default/secret", func() error { _, err := s.Secret(ctx, app, "secret"); return err }},
+		{"rec/secrets/default/secret", func() error { _, _, err := s.Secrets(ctx, app, agent.Page{}); return err }},
+		{"sealed/default/secret/0000000000000001", func() error { _, _, err := s.SealedSecret(ctx, app, "secret"); return err }},
+		{"meta/vault", func() error { _, err := s.SaveSecret(ctx, must(s.Secret(ctx, app, "secret"))(t), nil); return err }},
 		{"rec/tokens/-/T1", func() error { _, err := s.TokenByHash(ctx, [32]byte{1}); return err }},
 	} {
 		was := keys(t, db, c.lost)

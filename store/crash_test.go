@@ -23,7 +23,11 @@ const crashDir = "SKEP_TEST_CRASH_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
-		if err := commitForEver(dir); err != nil {
+		work := commitForEver
+		if os.Getenv(crashState) != "" {
+			work = editForEver
+		}
+		if err := work(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(1)

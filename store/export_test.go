@@ -11,6 +11,11 @@ var (
 	DecodeRow = decodeRow
 	Unseal    = unseal
 	Seal      = seal
+
+	Escaped     = escaped
+	Unescaped   = unescaped
+	EncodeEntry = encodeEntry
+	DecodeEntry = decodeEntry
 )
 
 // Key lets tests name a key.

@@ -14,8 +14,9 @@ import (
 //
 //	meta/format                      format of the whole store (format.go)
 //	meta/commit                      number of the newest commit; every batch writes it (commit.go)
+//	meta/vault                       what is known of the keys that secrets are under (secrets.go)
 //
-// A collection is one SPACE (plugins, agents, sessions, runs, tokens) of one app (collection.go):
+// A collection is one SPACE (apps, plugins, agents, sessions, runs, tokens, secrets) of one app (collection.go):
 //
 //	head/SPACE/APP                   newest ordinal, and how many records are live
 //	ord/SPACE/APP/ORDINAL            the record's id, or nothing when it was deleted; gapless from 1
@@ -24,6 +25,9 @@ import (
 //	rec/sessions/APP/SESSION         session
 //	rec/runs/APP/RUN                 run
 //	rec/tokens/-/TOKEN               token, and the hash of its secret
+//	rec/secrets/APP/NAME             secret, and which of its versions are kept
+//	sealed/APP/NAME/VERSION          value of one version of a secret, encrypted
+//	rec/apps/-/APP                   app; the default one has none until it is changed
 //
 // Indexes name records by id:
 //
@@ -36,28 +40,48 @@ import (
 //	by/run-live/APP/ORD              run that has not ended
 //	by/token-hash/-/HEX              token, by the SHA-256 of its secret
 //
-// Logs (log.go), where KIND is session or agent and ID the session's or agent's id:
+// Logs (log.go), where KIND is session, agent or audit and ID the session's or agent's id, or "-":
 //
 //	log/KIND/APP/ID/head             numbers of the first and the newest event
 //	log/KIND/APP/ID/event/SEQ        event
+//
+// States (state.go), where KIND and ID are the owner's and KEY is escaped (statekey.go):
+//
+//	state/KIND/APP/ID/at/KEY         entry: version, media type, value
+//	state/KIND/APP/ID/head           version of the newest commit, numbers of keys and bytes
+//	state-gone/KIND/APP/ID           the owner was deleted; what is left of its state is being removed
 //
 // Idempotency keys (once.go), where HASH is the SHA-256 of scope and key:
 //
 //	once/HASH                        what was asked and which record it made
 //	once-until/SECONDS/HASH          when to forget it
+//
+// Usage (usage.go), where DAY is 2006-01-02 in UTC and AGENT a name or "-":
+//
+//	usage/mark                       how far the rollups have come in the ledger's files, and what they add up to
+//	usage/row/DAY/APP/AGENT/KIND     rollup
+//	usage/use/DAY/APP/HASH           uses of one grant by one agent
 type key string
 
 const (
 	keyFormat key = "meta/format"
 	keyCommit key = "meta/commit"
+	keyVault  key = "meta/vault"
+
+	keyUsageMark   key = "usage/mark"
+	prefixUsageRow     = "usage/row/"
+	prefixUsageUse     = "usage/use/"
 
 	prefixHead      = "head/"
 	prefixOrd       = "ord/"
 	prefixRec       = "rec/"
 	prefixBy        = "by/"
 	prefixLog       = "log/"
+	prefixSealed    = "sealed/"
 	prefixOnce      = "once/"
 	prefixOnceUntil = "once-until/"
+	prefixState     = "state/"
+	prefixStateGone = "state-gone/"
 )
 
 // space is the name of a collection.
@@ -69,6 +93,8 @@ const (
 	sessions space = "sessions"
 	runs     space = "runs"
 	tokens   space = "tokens"
+	secrets  space = "secrets"
+	apps     space = "apps"
 )
 
 // noApp stands where an app's name would, for what belongs to no app.
@@ -109,11 +135,22 @@ func byOrdKey(ix index, app agent.App, what string, ord int64) key {
 	return byPrefix(ix, app, what) + number(ord)
 }
 
+func sealedKey(app agent.App, name string, version int) key {
+	return join(prefixSealed, string(app), name, "") + number(int64(version))
+}
+
 func (l Log) headKey() key { return join(prefixLog, l.kind.String(), string(l.app), l.id, "head") }
 func (l Log) eventPrefix() key {
 	return join(prefixLog, l.kind.String(), string(l.app), l.id, "event", "")
 }
 func (l Log) eventKey(seq int64) key { return l.eventPrefix() + number(seq) }
+
+func (o Owner) headKey() key { return join(prefixState, o.kind.String(), string(o.app), o.id, "head") }
+func (o Owner) goneKey() key { return join(prefixStateGone, o.kind.String(), string(o.app), o.id) }
+func (o Owner) entryPrefix() key {
+	return join(prefixState, o.kind.String(), string(o.app), o.id, "at", "")
+}
+func (o Owner) entryKey(name string) key { return o.entryPrefix() + key(escaped(name)) }
 
 func onceKey(hash [32]byte) key { return prefixOnce + key(hex.EncodeToString(hash[:])) }
 func onceUntilKey(unix int64, hash [32]byte) key {

@@ -19,6 +19,7 @@ type logKind uint8
 const (
 	sessionLog logKind = iota + 1
 	agentLog
+	auditLog
 )
 
 func (k logKind) String() string {
@@ -27,6 +28,8 @@ func (k logKind) String() string {
 		return "session"
 	case agentLog:
 		return "agent"
+	case auditLog:
+		return "audit"
 	}
 	return "unknown"
 }
@@ -43,6 +46,10 @@ func SessionLog(app agent.App, id agent.SessionID) Log { return Log{sessionLog, 
 
 // AgentLog is the log of an agent: what it printed outside of sessions. It keeps the newest events (Options.AgentLog).
 func AgentLog(app agent.App, id agent.AgentID) Log { return Log{agentLog, app, string(id)} }
+
+// AuditLog is the log of what was changed in an app and what its agents did with their grants. It keeps every event. It begins with
+// the first one appended.
+func AuditLog(app agent.App) Log { return Log{auditLog, app, string(noApp)} }
 
 func (l Log) String() string { return fmt.Sprintf("log of %s %s/%s", l.kind, l.app, l.id) }
 
@@ -104,11 +111,18 @@ func openLog(g getter, l Log) (extent, error) {
 	if err != nil || found {
 		return x, err
 	}
-	// Its owner says whether it should be there.
-	if l.kind == sessionLog {
+	// Its owner says whether it should be there; an audit log that lost its head still has its first event.
+	switch l.kind {
+	case sessionLog:
 		_, err = find(g, sessions, l.app, l.id, "session", nil)
-	} else if _, found, err = g.get(byKey(byAgentID, l.app, l.id)); err == nil && !found {
-		err = notFound("agent", l.id)
+	case auditLog:
+		if _, found, err = g.get(l.eventKey(1)); err == nil && !found {
+			return extent{1, 0}, nil
+		}
+	default:
+		if _, found, err = g.get(byKey(byAgentID, l.app, l.id)); err == nil && !found {
+			err = notFound("agent", l.id)
+		}
 	}
 	if err == nil {
 		err = corrupt(l.headKey(), "record is missing")

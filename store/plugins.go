@@ -54,6 +54,9 @@ func (s *Store) PutPlugin(ctx context.Context, p agent.Plugin, once Once) (_ age
 		if err := absent(t, plugins, p.App, id); err != nil {
 			return err
 		}
+		if err := t.mustHaveApp(p.App); err != nil {
+			return err
+		}
 		ord, err := t.insert(plugins, p.App, id)
 		if err != nil {
 			return err

@@ -243,7 +243,7 @@ func TestTokens(t *testing.T) {
 	s := openStore(t, memkv.New(), t.TempDir(), &store.Options{Now: clk.now})
 	ctx := t.Context()
 	put := func(id agent.TokenID, hash byte, expires time.Time) error {
-		return s.PutToken(ctx, agent.Token{ID: id, Name: "n", Expires: expires}, [32]byte{hash})
+		return s.PutToken(ctx, agent.Token{ID: id, Name: "n", Expires: expires}, [32]byte{hash}, store.Once{})
 	}
 	for i, id := range []agent.TokenID{"T1", "T2", "T3"} {
 		if err := put(id, byte(i), epoch.Add(time.Duration(i)*time.Hour)); err != nil {
@@ -263,16 +263,17 @@ func TestTokens(t *testing.T) {
 	_, err := s.TokenByHash(ctx, [32]byte{1})
 	wantKind(t, err, agent.Unauthenticated)
 
-	wantKind(t, s.DeleteTokens(ctx, "T3", "T9"), agent.NotFound)
+	_, err = s.DeleteTokens(ctx, "", "T3", "T9")
+	wantKind(t, err, agent.NotFound)
 	if _, err := s.TokenByHash(ctx, [32]byte{2}); err != nil {
 		t.Error(err)
 	}
-	if err := s.DeleteTokens(ctx, "T3", "T1"); err != nil {
+	if _, err := s.DeleteTokens(ctx, "", "T3", "T1"); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.TokenByHash(ctx, [32]byte{2})
 	wantKind(t, err, agent.Unauthenticated)
-	list, _, err := s.Tokens(ctx, agent.Page{})
+	list, _, err := s.Tokens(ctx, "", agent.Page{})
 	if err != nil || len(list) != 1 || list[0].ID != "T2" {
 		t.Errorf("tokens are %v, %v", list, err)
 	}

@@ -18,7 +18,7 @@ import (
 func (s *Store) Verify(ctx context.Context) error {
 	err := s.view(ctx, func(snap snapshot) error {
 		v := verifier{s, snap, ctx}
-		for _, step := range []func() error{v.meta, v.heads, v.records, v.logs, v.indexes, v.onces} {
+		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.states, v.indexes, v.onces, v.usage} {
 			if err := step(); err != nil {
 				return err
 			}
@@ -201,6 +201,12 @@ func (s *Store) entries(g getter, sp space, app agent.App, k key, r row, payload
 		var t tokenRecord
 		_, err := parse(k, payload, &t)
 		return []key{byKey(byTokenHash, app, t.Hash)}, err
+	case secrets:
+		return nil, s.checkSecret(g, k, payload)
+	case apps:
+		var a agent.AppInfo
+		_, err := parse(k, payload, &a)
+		return nil, err
 	}
 	return nil, corrupt(k, "there is no collection %q", sp)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/engine"
 	"github.com/skep-dev/skep/store/internal/disk"
+	"github.com/skep-dev/skep/store/ledger"
 )
 
 // Level says how bad a finding is.
@@ -100,7 +101,31 @@ func Examine(ctx context.Context, dir string, log *slog.Logger) (r Report, err e
 	} else {
 		r.add(Note, "store", "nothing: this is what a crash leaves, and all of it is checked now", "format %d; it was not closed properly", store.Format)
 	}
-	return r, r.contents(ctx, st)
+	if err := r.contents(ctx, st); err != nil {
+		return r, err
+	}
+	return r, r.usage(ctx, st, dir)
+}
+
+// usage looks at the files of the usage ledger.
+func (r *Report) usage(ctx context.Context, st *store.Store, dir string) error {
+	found, err := ledger.Examine(ctx, st, dir)
+	if err != nil {
+		return r.orDamage("usage", err)
+	}
+	for _, err := range found.Damaged {
+		r.add(Damage, "usage", "move that file away: what it has and the daily sums have not is lost, and nothing else", "%v", err)
+	}
+	if n := len(found.Missing); n > 0 {
+		r.add(Note, "usage", "nothing: daily sums have what was rolled up", "%d files between others are not there, the first is number %d", n, found.Missing[0])
+	}
+	if found.Torn != "" {
+		r.add(Note, "usage", "nothing: a crash leaves that, and the next start cuts it off", "%s", found.Torn)
+	}
+	if len(found.Damaged) == 0 {
+		r.add(Fine, "usage", "", "%d files with %d events are whole", found.Segments, found.Events)
+	}
+	return nil
 }
 
 // room looks at the disk, which must have some for the database to be opened.

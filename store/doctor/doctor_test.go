@@ -11,6 +11,7 @@ import (
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/doctor"
 	"github.com/skep-dev/skep/store/engine"
+	"github.com/skep-dev/skep/store/ledger"
 )
 
 const app = agent.DefaultApp
@@ -48,6 +49,16 @@ func fill(t *testing.T, dir string, k engine.Kind) {
 	}, store.Once{}); err != nil {
 		t.Fatal(err)
 	}
+	l, err := ledger.Open(t.Context(), s, dir, nil)
+	if err == nil {
+		err = l.Append(agent.UsageEvent{Kind: agent.UseCall, App: app, Agent: "a", Outcome: agent.Succeeded})
+	}
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +70,11 @@ func fill(t *testing.T, dir string, k engine.Kind) {
 func blobFile(dir string, content []byte) string {
 	h := agent.DigestOf(content).Hex()
 	return filepath.Join(dir, "blobs", h[:2], h[2:])
+}
+
+func usageFile(dir string) string {
+	files, _ := filepath.Glob(filepath.Join(dir, "usage", "*.usage"))
+	return files[0]
 }
 
 func change(t *testing.T, path string, fn func([]byte) []byte) {
@@ -97,6 +113,13 @@ func TestExamine(t *testing.T) {
 		{"blob damaged", func(t *testing.T, dir string) { change(t, blobFile(dir, input), flipped) }, doctor.Damage, "blobs: "},
 		{"blob lost", func(t *testing.T, dir string) { os.Remove(blobFile(dir, input)) }, doctor.Damage, "is missing"},
 		{"code damaged", func(t *testing.T, dir string) { change(t, blobFile(dir, code), flipped) }, doctor.Damage, "rec/plugins/default/p@1"},
+		{"usage", func(*testing.T, string) {}, doctor.Fine, "usage: 1 files with 1 events are whole"},
+		{"usage torn", func(t *testing.T, dir string) {
+			change(t, usageFile(dir), func(b []byte) []byte { return append(b, 1) })
+		}, doctor.Note, "usage: "},
+		{"usage damaged", func(t *testing.T, dir string) {
+			change(t, usageFile(dir), func(b []byte) []byte { b[50] ^= 1; return b })
+		}, doctor.Damage, ".usage: there is no record at 32"},
 		{"witness", func(t *testing.T, dir string) { change(t, filepath.Join(dir, "commit"), flipped) }, doctor.Damage, "store: "},
 		{"table", func(t *testing.T, dir string) {
 			files, _ := filepath.Glob(filepath.Join(engine.Dir(dir), "*.sst"))

@@ -1,0 +1,232 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// UsageMark is how far the usage rollups have come in the segments of the ledger (package ledger), which are files: what
+// stands before Offset of Segment is in them, and nothing else.
+type UsageMark struct {
+	Segment int64 `json:"segment"`
+	Offset  int64 `json:"offset"`
+}
+
+// GrantUses counts the uses of one grant on one day.
+type GrantUses struct {
+	Day   string    `json:"day"`
+	App   agent.App `json:"app"`
+	Agent string    `json:"agent"`
+	Grant string    `json:"grant"`
+	Uses  int64     `json:"uses"`
+}
+
+// markRecord is a mark with what the rollups must add up to.
+type markRecord struct {
+	UsageMark
+	Rows   int64 `json:"rows"`
+	Events int64 `json:"events"` // of all rows
+	Uses   int64 `json:"uses"`   // records of uses of grants
+}
+
+// MaxFold is the most rows and grants, together, that one FoldUsage takes.
+const MaxFold = 2000
+
+// keepUses is for how many days uses of grants are kept: they matter on their day only.
+const keepUses = 3
+
+// UsageMark returns how far the rollups have come; the zero mark when nothing was folded yet.
+func (s *Store) UsageMark(ctx context.Context) (m UsageMark, err error) {
+	err = s.view(ctx, func(snap snapshot) error {
+		rec, err := readMark(snap)
+		m = rec.UsageMark
+		return err
+	})
+	return m, err
+}
+
+func readMark(g getter) (rec markRecord, err error) {
+	_, _, err = lookup(g, keyUsageMark, &rec)
+	return rec, err
+}
+
+// FoldUsage adds rows and uses to the rollups and moves the mark from from to to, in one commit. It is a Conflict, and
+// changes nothing, when the mark is not at from: the caller reads it and looks again what is to be folded.
+func (s *Store) FoldUsage(ctx context.Context, from, to UsageMark, rows []agent.UsageRow, uses []GrantUses) error {
+	for _, r := range rows {
+		if !isPart(r.Day, string(r.App), r.Agent, r.Kind.String()) {
+			return agent.Errorf(agent.Invalid, "usage of %q, %q on %q cannot be stored", r.App, r.Agent, r.Day)
+		}
+	}
+	oldest := agent.UsageDay(s.now().AddDate(0, 0, -keepUses))
+	return s.update(ctx, func(t *tx) error {
+		rec, err := readMark(t)
+		if err != nil {
+			return err
+		}
+		if rec.UsageMark != from {
+			return agent.Errorf(agent.Conflict, "the usage rollups are at %+v, not at %+v", rec.UsageMark, from)
+		}
+		for _, r := range rows {
+			k := usageRowKey(r.Day, r.App, r.Agent, r.Kind)
+			sum := agent.UsageRow{Day: r.Day, App: r.App, Agent: r.Agent, Kind: r.Kind}
+			_, found, err := lookup(t, k, &sum)
+			if err != nil {
+				return err
+			}
+			if !found {
+				rec.Rows++
+			}
+			sum.Add(r)
+			rec.Events += r.Events
+			if err := t.save(k, 0, sum); err != nil {
+				return err
+			}
+		}
+		if err := t.addUses(&rec, uses, oldest); err != nil {
+			return err
+		}
+		rec.UsageMark = to
+		return t.save(keyUsageMark, 0, rec)
+	})
+}
+
+// addUses counts uses of grants, and forgets a few that are older than the day oldest.
+func (t *tx) addUses(rec *markRecord, uses []GrantUses, oldest string) error {
+	for _, u := range uses {
+		k := usageUseKey(u)
+		sum := GrantUses{Day: u.Day, App: u.App, Agent: u.Agent, Grant: u.Grant}
+		_, found, err := lookup(t, k, &sum)
+		if err != nil {
+			return err
+		}
+		if !found {
+			rec.Uses++
+		}
+		sum.Uses += u.Uses
+		if err := t.save(k, 0, sum); err != nil {
+			return err
+		}
+	}
+	n := 0
+	return t.below.each(prefixUsageUse, prefixUsageUse+key(oldest), false, func(k key, _ []byte) error {
+		if n++; n > 100 {
+			return errStop
+		}
+		_, found, err := t.get(k)
+		if found {
+			rec.Uses--
+			t.del(k)
+		}
+		return err
+	})
+}
+
+// Usage calls fn for the rollups of an app from one day to another, both included, in order, and returns the mark that they
+// stand at: all of one moment. An empty app means all of them.
+func (s *Store) Usage(ctx context.Context, app agent.App, from, to time.Time, fn func(agent.UsageRow)) (m UsageMark, err error) {
+	err = s.view(ctx, func(snap snapshot) error {
+		rec, err := readMark(snap)
+		if err != nil {
+			return err
+		}
+		m = rec.UsageMark
+		first, last := agent.UsageDay(from), agent.UsageDay(to)
+		if app == "" {
+			return eachRow(ctx, snap, key(prefixUsageRow+first), prefixEnd(key(prefixUsageRow+last)), fn)
+		}
+		for day := from.UTC(); agent.UsageDay(day) <= last; day = day.AddDate(0, 0, 1) {
+			prefix := join(prefixUsageRow, agent.UsageDay(day), string(app), "")
+			if err := eachRow(ctx, snap, prefix, prefixEnd(prefix), fn); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return m, err
+}
+
+func eachRow(ctx context.Context, snap snapshot, from, to key, fn func(agent.UsageRow)) error {
+	return snap.each(from, to, false, func(k key, payload []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var r agent.UsageRow
+		if _, err := parse(k, payload, &r); err != nil {
+			return err
+		}
+		fn(r)
+		return nil
+	})
+}
+
+// UsageUses returns how often grants were used on a day, as far as that is folded, and the mark.
+func (s *Store) UsageUses(ctx context.Context, day time.Time) (uses []GrantUses, m UsageMark, err error) {
+	err = s.view(ctx, func(snap snapshot) error {
+		rec, err := readMark(snap)
+		if err != nil {
+			return err
+		}
+		m = rec.UsageMark
+		prefix := key(prefixUsageUse + agent.UsageDay(day) + "/")
+		return snap.each(prefix, prefixEnd(prefix), false, func(k key, payload []byte) error {
+			var u GrantUses
+			_, err := parse(k, payload, &u)
+			uses = append(uses, u)
+			return err
+		})
+	})
+	return uses, m, err
+}
+
+func usageRowKey(day string, app agent.App, name string, kind agent.UsageKind) key {
+	return join(prefixUsageRow, day, string(app), name, kind.String())
+}
+
+func usageUseKey(u GrantUses) key {
+	h := sha256.Sum256([]byte(u.Agent + "\x00" + u.Grant))
+	return join(prefixUsageUse, u.Day, string(u.App), hex.EncodeToString(h[:]))
+}
+
+// usage checks that the rollups are those that the mark tells of.
+func (v verifier) usage() error {
+	rec, err := readMark(v.snap)
+	if err != nil {
+		return err
+	}
+	var rows, events int64
+	err = v.walk(prefixUsageRow, func(k key, payload []byte) error {
+		var r agent.UsageRow
+		if _, err := parse(k, payload, &r); err != nil {
+			return err
+		}
+		if k != usageRowKey(r.Day, r.App, r.Agent, r.Kind) {
+			return corrupt(k, "it is the usage of %s/%s on %s", r.App, r.Agent, r.Day)
+		}
+		rows++
+		events += r.Events
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var uses int64
+	err = v.walk(prefixUsageUse, func(k key, payload []byte) error {
+		var u GrantUses
+		_, err := parse(k, payload, &u)
+		if err == nil && k != usageUseKey(u) {
+			err = corrupt(k, "it is of the grant %q of %s/%s on %s", u.Grant, u.App, u.Agent, u.Day)
+		}
+		uses++
+		return err
+	})
+	if err == nil && (rows != rec.Rows || events != rec.Events || uses != rec.Uses) {
+		err = corrupt(keyUsageMark, "it tells of %d rows, %d events and %d grants, there are %d, %d and %d",
+			rec.Rows, rec.Events, rec.Uses, rows, events, uses)
+	}
+	return err
+}
