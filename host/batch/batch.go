@@ -52,7 +52,7 @@ func Reply(out []byte, err error) abi.Reply {
 		return abi.Reply{Status: abi.OK, Output: out}
 	}
 	e := agent.AsError(err)
-	body, err := json.Marshal(abi.ErrorBody{Kind: e.Kind.String(), Message: e.Msg, Limit: e.Limit.String()})
+	body, err := json.Marshal(abi.ErrorBody{Kind: e.Kind.String(), Message: e.Msg, Limit: e.Limit.String(), Hint: e.Hint})
 	if err != nil {
 		body = nil
 	}

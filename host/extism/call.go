@@ -19,6 +19,7 @@ type Call struct {
 	Function string
 	Input    agent.Payload // its type is not told to the module
 	Config   map[string]string
+	Vars     bool // variables are keys of the agent's state, by Env.Calls; else they last as long as the call
 	Env      cell.Env
 }
 
@@ -73,7 +74,7 @@ func (a *Agent) run(c *cell.Cell, call Call, init bool) (agent.Payload, error) {
 	if err := c.In(len(call.Input.Body)); err != nil {
 		return agent.Payload{}, err
 	}
-	g, err := newGuest(c, a.arena(), call.Input.Body, call.Config)
+	g, err := newGuest(c, a.arena(), call)
 	if err != nil {
 		return agent.Payload{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,9 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/cell"
 	"github.com/skep-dev/skep/host/extism"
+	"github.com/skep-dev/skep/host/grant"
+	granthttp "github.com/skep-dev/skep/host/grant/http"
+	"github.com/skep-dev/skep/host/grant/http/clienttest"
 )
 
 // serve starts a server on loopback that tells what it was asked.
@@ -32,6 +36,15 @@ func serve(t *testing.T) *httptest.Server {
 		w.Header().Add("X-Two", "a")
 		w.Header().Add("X-Two", "b")
 		w.Header()["Date"] = []string{"today"}
+		if from, found := strings.CutPrefix(r.URL.Path, "/from"); found {
+			http.Redirect(w, r, "/to"+from, http.StatusTemporaryRedirect)
+			return
+		}
+		if size, found := strings.CutPrefix(r.URL.Path, "/size/"); found {
+			n, _ := strconv.Atoi(size)
+			_, _ = w.Write(bytes.Repeat([]byte("s"), n))
+			return
+		}
 		if r.URL.Path == "/none" {
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -80,6 +93,35 @@ func answerHTTP(client *http.Client) func(context.Context, string, []byte) ([]by
 	}
 }
 
+// door is a host that grants requests to loopback, by the handlers that a server has, with bodies of at most whole bytes.
+func door(t *testing.T, whole int64) (func(context.Context, string, []byte) ([]byte, error), *clienttest.Clients) {
+	clients := clienttest.New()
+	t.Cleanup(clients.Close)
+	table := granthttp.New(clients.Client, &granthttp.Options{Whole: whole})
+	t.Cleanup(table.Close)
+	return grant.NewDoor(agent.DefaultLimits(), table.Handlers(), nil).Call, clients
+}
+
+// TestHTTPSize wants the same size of a body to be the last one that is taken, here and in the SDK.
+func TestHTTPSize(t *testing.T) {
+	srv := serve(t)
+	wasm := build(t, "pdk")
+	ours := load(t, wasm)
+	granted, _ := door(t, 4096)
+	theirs := oracle(t, wasm, sdk.Manifest{AllowedHosts: []string{"127.0.0.1"}, Memory: &sdk.ManifestMemory{MaxHttpResponseBytes: 4096, MaxVarBytes: -1}})
+	for size, fails := range map[int]bool{0: false, 4095: false, 4096: false, 4097: true, 1 << 20: true} {
+		in := fmt.Sprintf(`{"url":"%s/size/%d"}`, srv.URL, size)
+		code, _, wantErr := ask(t, theirs, "fetch", in, nil)
+		_, _, err := ours.Call(t.Context(), extism.Call{Function: "fetch", Input: input(in), Env: cell.Env{Calls: granted}})
+		if (wantErr != nil || code != 0) != fails || (err != nil) != fails {
+			t.Errorf("%d bytes: %v; the SDK says %v", size, err, wantErr)
+		}
+		if e := agent.AsError(err); fails && (e.Limit != agent.LimitHTTP || !strings.Contains(e.Msg, "more than 4096 bytes")) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
 func TestHTTP(t *testing.T) {
 	srv := serve(t)
 	at, err := url.Parse(srv.URL)
@@ -87,6 +129,7 @@ func TestHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	pdk := build(t, "pdk")
+	granted, clients := door(t, 1<<20)
 	for _, tc := range []struct {
 		name, function string
 		wasm           []byte
@@ -96,6 +139,8 @@ func TestHTTP(t *testing.T) {
 			`{"url":"` + srv.URL + `/x?y=1"}`,
 			`{"url":"` + srv.URL + `/p","method":2,"header":{"X-Asked":"yes"},"body":"some bytes"}`,
 			`{"url":"` + srv.URL + `/none"}`,
+			`{"url":"` + srv.URL + `/from/here","method":2,"body":"again"}`,
+			`{"url":"` + srv.URL + `/size/100000"}`,
 		}},
 		{"http_headers", "http_get", fixture(t, "http_headers.wasm"), []string{`{"url":"` + srv.URL + `/none"}`}},
 	} {
@@ -108,7 +153,7 @@ func TestHTTP(t *testing.T) {
 				if err != nil {
 					t.Fatalf("the SDK: %v", err)
 				}
-				got := call(t, ours, extism.Call{Function: tc.function, Input: input(in), Env: cell.Env{Calls: answerHTTP(srv.Client())}})
+				got := call(t, ours, extism.Call{Function: tc.function, Input: input(in), Env: cell.Env{Calls: granted}})
 				if d := cmp.Diff(value(t, want), value(t, got)); d != "" {
 					t.Errorf("%s (-SDK +ours):\n%s", in, d)
 				}
@@ -121,6 +166,12 @@ func TestHTTP(t *testing.T) {
 				if usage.HostCalls != 1 {
 					t.Errorf("%d host calls counted, want 1", usage.HostCalls)
 				}
+				clients.Taken.Store(true)
+				_, _, err = ours.Call(t.Context(), extism.Call{Function: tc.function, Input: input(in), Env: cell.Env{Calls: granted}})
+				if agent.KindOf(err) != agent.Denied || !strings.Contains(err.Error(), "taken back") {
+					t.Errorf("with its grant taken back: %v", err)
+				}
+				clients.Taken.Store(false)
 			}
 		})
 	}

@@ -166,26 +166,3 @@ func logAt(level agent.LogLevel) func(*cell.Cell, *guest, []uint64) {
 func configGet(c *cell.Cell, g *guest, a []uint64) {
 	a[0] = g.put(c, []byte(g.config[g.text(c, a[0])]))
 }
-
-func varGet(c *cell.Cell, g *guest, a []uint64) { a[0] = g.put(c, g.vars[g.take(c, a[0])]) }
-
-// varSet removes the variable when there is no value.
-func varSet(c *cell.Cell, g *guest, a []uint64) {
-	const cost = 64
-	name := g.take(c, a[0])
-	if old, ok := g.vars[name]; ok {
-		c.Hold(-int64(len(name)+len(old)) - cost)
-		delete(g.vars, name)
-	}
-	if a[1] == 0 {
-		return
-	}
-	value := []byte(g.take(c, a[1]))
-	if !c.Hold(int64(len(name)+len(value)) + cost) {
-		c.Fail(full(c))
-	}
-	if g.vars == nil {
-		g.vars = map[string][]byte{}
-	}
-	g.vars[name] = value
-}

@@ -184,6 +184,9 @@ func (a *Agent) Size() int64 {
 	return n
 }
 
+// Cost returns what the module's initialisers have cost.
+func (a *Agent) Cost() agent.Usage { return a.image.Cost() }
+
 // Close frees the agent when no call is under way. It may be called twice.
 func (a *Agent) Close(ctx context.Context) error {
 	var errs []error

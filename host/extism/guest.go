@@ -13,7 +13,8 @@ type guest struct {
 	heap   heap
 	stdio  wasi.State
 	config map[string]string
-	vars   map[string][]byte
+	vars   map[string][]byte // unless they are kept
+	kept   bool              // variables outlive the call, see vars.go
 
 	input, output place
 	failure       uint64 // offset of the error message, or 0
@@ -38,13 +39,14 @@ var errEarly = &agent.Error{
 	Kind: agent.Invalid, Msg: "the module's start function calls its host; only exported functions and _initialize may",
 }
 
-// newGuest sets c up for a call with an input. Its heap builds on arena.
-func newGuest(c *cell.Cell, arena, input []byte, config map[string]string) (*guest, error) {
+// newGuest sets c up for a call. Its heap builds on arena.
+func newGuest(c *cell.Cell, arena []byte, call Call) (*guest, error) {
+	input := call.Input.Body
 	h, ok := newHeap(c.Hold, arena, input)
 	if !ok {
 		return nil, full(c)
 	}
-	g := &guest{heap: h, config: config}
+	g := &guest{heap: h, config: call.Config, kept: call.Vars}
 	if len(input) > 0 {
 		g.input = place{heapStart, uint64(len(input))}
 	}

@@ -20,7 +20,8 @@ type Handler func(ctx context.Context, in []byte) (out []byte, err error)
 
 // Options of a Door.
 type Options struct {
-	Log *slog.Logger // faults of ours, which the guest never sees; nil means nowhere
+	Log   *slog.Logger // faults of ours, which the guest never sees; nil means nowhere
+	Close []func()     // what ends with the cell
 }
 
 // Door answers the calls of one cell. It is safe for concurrent use.
@@ -28,6 +29,7 @@ type Door struct {
 	limits   agent.Limits
 	handlers map[string]Handler
 	log      *slog.Logger
+	close    []func()
 	calls    atomic.Int64
 }
 
@@ -38,7 +40,17 @@ func NewDoor(limits agent.Limits, handlers map[string]Handler, o *Options) *Door
 	if o != nil && o.Log != nil {
 		d.log = o.Log
 	}
+	if o != nil {
+		d.close = o.Close
+	}
 	return d
+}
+
+// Close ends what the cell's calls left open. It is called once, when the cell has ended.
+func (d *Door) Close() {
+	for _, f := range d.close {
+		f()
+	}
 }
 
 // Call answers one call; it is a host.Calls. A handler that panics fails that call only.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 
@@ -32,7 +33,8 @@ func auth(name string, g agent.Grants) *grant.Authority {
 func seal(limits agent.Limits, depth int) *sealed {
 	s := &sealed{}
 	limits = limits.Or(agent.DefaultLimits())
-	s.Door = grant.NewDoor(limits, map[string]grant.Handler{
+	handlers := http.Refused("agent \"a\"")
+	maps.Copy(handlers, map[string]grant.Handler{
 		abi.CallLog: log.New(limits.Log, func(_ context.Context, l agent.LogLine) error {
 			s.lines = append(s.lines, l)
 			return nil
@@ -41,13 +43,13 @@ func seal(limits agent.Limits, depth int) *sealed {
 			s.events = append(s.events, name+string(data))
 			return nil
 		}),
-		abi.CallHTTP: http.New("agent \"a\""),
 		abi.CallAgent: grantagent.New(auth("a", agent.AgentGrants("b")), depth,
 			func(_ context.Context, name, function string, in agent.Payload, depth int) (agent.Payload, error) {
 				s.called = append(s.called, name+"."+function+" "+in.Type)
 				return agent.Payload{Type: in.Type, Body: in.Body}, nil
 			}),
-	}, nil)
+	})
+	s.Door = grant.NewDoor(limits, handlers, nil)
 	return s
 }
 
@@ -164,7 +166,7 @@ func TestPanicEndsOneCall(t *testing.T) {
 
 // FuzzDoor sends any bytes as any call: the door answers with a typed error or lets a valid call through.
 func FuzzDoor(f *testing.F) {
-	for _, call := range []string{abi.CallLog, abi.CallEmit, abi.CallHTTP, abi.CallAgent, "x"} {
+	for _, call := range []string{abi.CallLog, abi.CallEmit, abi.CallHTTP, abi.CallHTTPOpen, abi.CallAgent, "x"} {
 		f.Add(call, []byte(`{"name":"x","data":[1],"level":"info","message":"m","agent":"b","function":"f","url":"http://x"}`))
 		f.Add(call, []byte(`{"name":"x"}`))
 	}

@@ -18,7 +18,7 @@ type None struct{}
 func JSON[In, Out any](fn func(context.Context, In) (Out, error)) Handler {
 	return func(ctx context.Context, b []byte) ([]byte, error) {
 		var in In
-		if err := decode(b, &in); err != nil {
+		if err := Decode(b, &in); err != nil {
 			return nil, err
 		}
 		out, err := fn(ctx, in)
@@ -32,7 +32,8 @@ func JSON[In, Out any](fn func(context.Context, In) (Out, error)) Handler {
 	}
 }
 
-func decode(b []byte, v any) error {
+// Decode reads one JSON value into v, and refuses fields that it does not know and what follows the value.
+func Decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {

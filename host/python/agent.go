@@ -98,6 +98,9 @@ func (a *Agent) Exports() []string { return a.exports }
 // Size returns the bytes of memory that a call begins with.
 func (a *Agent) Size() int64 { return a.image.Size() }
 
+// Cost returns what importing the main file has cost.
+func (a *Agent) Cost() agent.Usage { return a.image.Cost() }
+
 // Close frees the agent's image. Calls under way end as they would.
 func (a *Agent) Close() error { return a.image.Close() }
 

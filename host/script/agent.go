@@ -22,6 +22,8 @@ type Log func(level agent.LogLevel, line string)
 // Call is one call of a function.
 type Call struct {
 	Tenant   agent.App
+	Agent    string // of the tenant; see cell.Env
+	Weight   int    // of the tenant
 	Function string // one of Exports
 	Input    agent.Payload
 	Config   map[string]string
@@ -48,8 +50,7 @@ type Response struct {
 
 // LoadOptions is for the time in which a module is evaluated.
 type LoadOptions struct {
-	Limits agent.Limits // zero fields mean the defaults
-	Log    Log          // nil drops the lines
+	Env cell.Env // whose turn it is, limits, and where console output goes
 }
 
 // Agent is a script, bundled and loaded into an image. It is safe for concurrent use.
@@ -72,7 +73,8 @@ func (e *Engine) Load(ctx context.Context, src agent.Source, o *LoadOptions) (*A
 		return nil, err
 	}
 	a := &Agent{engine: e, source: b.Map}
-	env := cell.Env{Limits: limits(o.Limits), Log: o.Log, Imaging: true}
+	env := o.Env
+	env.Limits, env.Imaging = limits(env.Limits), true
 	a.image, err = e.base.Extend(ctx, env, func(_ context.Context, c *cell.Cell) error {
 		v := &vm{cell: c, h: &e.handles}
 		c.Guest = v
@@ -99,6 +101,9 @@ func (a *Agent) HasFetch() bool { return a.fetch }
 
 // Size returns about how much memory the agent keeps.
 func (a *Agent) Size() int64 { return a.image.Size() + int64(a.source.Size()) }
+
+// Cost returns what evaluating the module has cost.
+func (a *Agent) Cost() agent.Usage { return a.image.Cost() }
 
 // Close frees the agent's image. Calls under way end as they would.
 func (a *Agent) Close() error { return a.image.Close() }
@@ -145,10 +150,20 @@ func (a *Agent) Fetch(ctx context.Context, call Call, req Request) (Response, ag
 // Eval runs src once, in a cell of its own that is thrown away: no image is made, and its top level may do all that a
 // call may. An empty function means the default export: called when it is a function, else its value.
 func (e *Engine) Eval(ctx context.Context, src agent.Source, call Call) (agent.Payload, agent.Usage, error) {
-	b, err := MakeBundle(ctx, src, &e.opts.Bundle)
+	b, err := e.Bundle(ctx, src)
 	if err != nil {
 		return agent.Payload{}, agent.Usage{}, err
 	}
+	return e.EvalBundle(ctx, b, call)
+}
+
+// Bundle is the part of Eval that is not metered: MakeBundle with the engine's options.
+func (e *Engine) Bundle(ctx context.Context, src agent.Source) (*Bundle, error) {
+	return MakeBundle(ctx, src, &e.opts.Bundle)
+}
+
+// EvalBundle is the rest of Eval.
+func (e *Engine) EvalBundle(ctx context.Context, b *Bundle, call Call) (agent.Payload, agent.Usage, error) {
 	var out agent.Payload
 	usage, err := e.run(ctx, e.base, b.Map, call, func(v *vm) error {
 		v.begin(kindBegin, v.newConfig(call.Config))
@@ -159,6 +174,7 @@ func (e *Engine) Eval(ctx context.Context, src agent.Source, call Call) (agent.P
 			f != "" && !slices.Contains(v.loaded.Exports, f) {
 			return noFunction(f, v.loaded.Exports)
 		}
+		var err error
 		out, err = v.invoke(call.Function, call)
 		return err
 	})
@@ -168,7 +184,7 @@ func (e *Engine) Eval(ctx context.Context, src agent.Source, call Call) (agent.P
 // run gives fn the guest of a fresh cell of image.
 func (e *Engine) run(ctx context.Context, image *cell.Image, source *SourceMap, call Call, fn func(*vm) error) (agent.Usage, error) {
 	c, err := image.Cell(ctx, cell.Env{
-		Tenant: call.Tenant, Limits: limits(call.Limits), Calls: call.Calls, Log: call.Log, Now: call.Now, Random: call.Random,
+		Tenant: call.Tenant, Agent: call.Agent, Weight: call.Weight, Limits: limits(call.Limits), Calls: call.Calls, Log: call.Log, Now: call.Now, Random: call.Random,
 	})
 	if err != nil {
 		return agent.Usage{}, err

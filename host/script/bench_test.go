@@ -3,9 +3,13 @@ package script
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/grant"
+	"github.com/skep-dev/skep/host/grant/http"
 )
 
 // BenchmarkCall is a trivial call in a fresh cell of an image.
@@ -78,4 +82,33 @@ func BenchmarkHostCalls(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/n, "µs/call")
 		})
 	}
+}
+
+// BenchmarkFetch is a request of a short JSON document, of many that a script awaits one after the other, with the table of
+// exchanges and without a network.
+func BenchmarkFetch(b *testing.B) {
+	a := load(b, source(`
+		export const json = async (n) => { for (let i = 0; i < n; i++) await (await fetch("https://a.test/x")).json() };
+		export const parallel = async (n) => { await Promise.all(Array.from({ length: n }, async () => (await fetch("https://a.test/x")).json())) };`))
+	const n = 50
+	for _, fn := range a.Exports() {
+		b.Run(fn, func(b *testing.B) {
+			for b.Loop() {
+				table := http.New(func() http.Client { return canned{} }, nil)
+				result(b, a, Call{Function: fn, Input: js(fmt.Sprint(n)), Calls: grant.NewDoor(agent.DefaultLimits(), table.Handlers(), nil).Call})
+				table.Close()
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/n, "µs/request")
+		})
+	}
+}
+
+// canned answers every request at once.
+type canned struct{}
+
+func (canned) Still(context.Context) error { return nil }
+func (canned) Do(context.Context, *http.Request) (*http.Response, error) {
+	return &http.Response{
+		Status: 200, URL: "https://a.test/x", Header: [][2]string{{"content-type", "application/json"}}, Body: io.NopCloser(strings.NewReader(`{"n":1}`)),
+	}, nil
 }

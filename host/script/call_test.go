@@ -157,8 +157,8 @@ func (r *recorder) calls(_ context.Context, name string, in []byte) ([]byte, err
 			return nil, agent.Errorf(agent.Denied, "agent %s is not granted", c.Agent)
 		}
 		return json.Marshal(abi.AgentResult{Type: c.Type, Output: c.Input})
-	case abi.CallHTTP:
-		return json.Marshal(abi.HTTPResponse{Status: 201, Header: [][2]string{{"X-A", "b"}}, Body: []byte("body é")})
+	case abi.CallHTTPOpen:
+		return abi.AppendHTTPHead(nil, abi.HTTPHead{Status: 201, Header: [][2]string{{"X-A", "b"}}, End: true}, []byte("body é"))
 	}
 	return nil, nil
 }
@@ -200,7 +200,7 @@ func TestHostCalls(t *testing.T) {
 		`agent {"agent":"other","function":"raw","type":"application/octet-stream","input":"Af8="}`,
 		`agent {"agent":"other","function":"none","type":"application/json","input":"bnVsbA=="}`,
 		"error: TypeError: shown\n    at all (agent.ts:11:23)",
-		`http {"method":"POST","url":"https://example.com/x","header":[["a","b"],["content-type","text/plain;charset=UTF-8"]],"body":"aGk="}`,
+		"http.open \x84\x00\x00\x00" + `{"method":"POST","url":"https://example.com/x","header":[["a","b"],["content-type","text/plain;charset=UTF-8"]],"redirect":"follow"}hi`,
 	}
 	if d := cmp.Diff(want, r.asked); d != "" {
 		t.Error(d)

@@ -12,7 +12,7 @@ const (
 	kindLoaded    = iota // (promise of the module's namespace)
 	kindCall             // (function, form, input, config)
 	kindFetch            // (head, body, config)
-	kindSettle           // (id, how, body)
+	kindSettle           // (id, how, value, what belongs to it)
 	kindAlarm            // ()
 	kindRejection        // (reason)
 	kindBegin            // (config)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/cell"
 )
 
 // TestPositions follows an error through several files of TypeScript, with lines that bundling moves.
@@ -103,7 +104,7 @@ func TestLoadErrors(t *testing.T) {
 
 func TestLoadConsole(t *testing.T) {
 	r := &recorder{}
-	a, err := engine.Load(t.Context(), source("export const f = 1;\nconsole.warn('loading', new Error('x'));\nPromise.reject(5)"), &LoadOptions{Log: r.log})
+	a, err := engine.Load(t.Context(), source("export const f = 1;\nconsole.warn('loading', new Error('x'));\nPromise.reject(5)"), &LoadOptions{Env: cell.Env{Log: r.log}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,16 +39,43 @@ type answer struct {
 	err error
 }
 
-// value reads an answer: that of an agent is a value, that of another the text of its JSON.
-func (a answer) value() (form, []byte, error) {
-	if a.err != nil || a.name != abi.CallAgent {
-		return formText, a.out, a.err
+// part is an answer as the prelude takes it: how, a value, and what belongs to it.
+type part struct {
+	how   int
+	form  form
+	value []byte
+	more  []byte // the bytes that came with a response's head
+	last  bool   // a piece is the last of its body
+}
+
+// parts reads an answer.
+func (a answer) parts() (part, error) {
+	if a.err != nil {
+		return part{}, a.err
 	}
-	var r abi.AgentResult
-	if err := json.Unmarshal(a.out, &r); err != nil {
-		return formText, nil, agent.Wrap(agent.Internal, err, "the answer of an agent cannot be read")
+	p := part{how: settleValue, form: formText, value: a.out}
+	var err error
+	switch a.name {
+	case abi.CallHTTPOpen, abi.CallHTTPHead:
+		p.how = settleHead
+		p.value, p.more, err = abi.SplitHTTPHead(a.out)
+	case abi.CallHTTPRead:
+		p.how, p.form = settlePiece, formBytes
+		p.last, p.value, err = abi.SplitHTTPRead(a.out)
+	case abi.CallStateGet, abi.CallStateSet, abi.CallStateDelete, abi.CallStateList, abi.CallStateBatch:
+		p.how, p.form = settleParse, formJSON
+	case abi.CallAgent:
+		var r abi.AgentResult
+		err = json.Unmarshal(a.out, &r)
+		p.form, p.value = formOf(agent.Payload{Type: r.Type, Body: r.Output}), r.Output
+		if p.form == formJSON {
+			p.how = settleParse
+		}
 	}
-	return formOf(agent.Payload{Type: r.Type, Body: r.Output}), r.Output, nil
+	if err != nil {
+		return part{}, agent.Wrap(agent.Internal, err, "the host's answer cannot be read")
+	}
+	return p, nil
 }
 
 // start puts a call to the host in line. It begins when the guest has nothing more to do at once.
@@ -156,18 +183,23 @@ func (v *vm) next() bool {
 func (v *vm) settle(a answer) {
 	delete(v.calls, a.id)
 	v.cell.Hold(-int64(len(a.body)))
-	how := settleValue
-	f, b, err := a.value()
-	switch {
-	case err != nil:
-		how, b = settleFailed, errorBody(err)
-	case f == formJSON:
-		how = settleParse
+	p, err := a.parts()
+	if err != nil {
+		p = part{how: settleFailed, form: formText, value: errorBody(err)}
 	}
-	id, body := v.newNumber(a.id), v.newBody(f, b)
-	v.enter(kindSettle, id, uint64(v.h.kinds[how]), body)
+	id, value, more := v.newNumber(a.id), v.newBody(p.form, p.value), uint64(v.h.undefined)
+	switch {
+	case p.last:
+		more = uint64(v.h.isTrue)
+	case len(p.more) > 0:
+		more = v.newBytes(p.more)
+	}
+	v.enter(kindSettle, id, uint64(v.h.kinds[p.how]), value, more)
 	v.call("qjs_free_value", id)
-	v.call("qjs_free_value", body)
+	v.call("qjs_free_value", value)
+	if len(p.more) > 0 {
+		v.call("qjs_free_value", more)
+	}
 }
 
 // How the prelude takes an answer.
@@ -175,6 +207,8 @@ const (
 	settleFailed = iota // an ErrorBody of package abi
 	settleParse         // a text of JSON
 	settleValue         // the value itself
+	settleHead          // a text of JSON, and the bytes that came with it
+	settlePiece         // bytes, and whether they are the last
 )
 
 // land ends the calls that are still under way and waits for their goroutines.
@@ -191,6 +225,6 @@ func (v *vm) land() {
 // errorBody is what the guest learns of err.
 func errorBody(err error) []byte {
 	e := agent.AsError(err)
-	b, _ := json.Marshal(abi.ErrorBody{Kind: e.Kind.String(), Message: e.Msg, Limit: e.Limit.String()})
+	b, _ := json.Marshal(abi.ErrorBody{Kind: e.Kind.String(), Message: e.Msg, Limit: e.Limit.String(), Hint: e.Hint})
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
@@ -48,8 +49,12 @@ func Funcs() []cell.Func {
 
 // The functions that the prelude's boot takes, in its order.
 var bridge = []string{
-	"call", "cancel", "agent", "emit", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end",
+	"cancel", "open", "write", "head", "read", "close", "reply", "piece", "state", "agent", "emit", "log", "alarm", "random", "crypto",
+	"encode", "decode", "result", "response", "fail", "loaded", "end",
 }
+
+// callState is what the names of package abi's calls about state begin with.
+const callState = "state."
 
 // args are the arguments of one call from the prelude, as handles.
 type args struct {
@@ -66,8 +71,35 @@ func (a args) handle(i uint32) uint64 {
 }
 func (a args) text(i uint32) string  { return a.v.text(a.handle(i)) }
 func (a args) bytes(i uint32) []byte { return a.v.bytes(a.handle(i)) }
+func (a args) id(i uint32) uint32    { return uint32(min(max(a.number(i), 0), math.MaxUint32)) }
 func (a args) length(i uint32) int64 { _, n := a.v.view(a.handle(i)); return int64(n) }
 func (a args) truth(i uint32) bool   { return a.v.call("qjs_get_bool", a.handle(i)) != 0 }
+
+// someBytes are none when the argument is undefined.
+func (a args) someBytes(i uint32) []byte {
+	if a.v.call("qjs_is_undefined", a.handle(i)) != 0 {
+		return nil
+	}
+	return a.bytes(i)
+}
+
+// request takes five arguments: method, URL, headers as JSON or nothing, redirect mode, and the length of a body that follows:
+// below 0 when it is not known, undefined when none follows.
+func (a args) request(i uint32) abi.HTTPOpen {
+	r := abi.HTTPOpen{Method: a.text(i), URL: a.text(i + 1), Redirect: a.text(i + 3)}
+	if header := a.text(i + 2); header != "" {
+		if err := json.Unmarshal([]byte(header), &r.Header); err != nil {
+			a.v.fail(agent.Wrap(agent.Internal, err, "a request's headers cannot be read"))
+		}
+	}
+	if a.v.call("qjs_is_undefined", a.handle(i+4)) == 0 {
+		r.Stream = true
+		if n := int64(a.number(i + 4)); n >= 0 {
+			r.Length = &n
+		}
+	}
+	return r
+}
 
 // body takes two arguments: a form, and the text or bytes.
 func (a args) body(i uint32) (form, []byte) {
@@ -88,11 +120,35 @@ func (v *vm) hostCall(stack []uint64) {
 	a := args{v, uint32(stack[3]), uint32(stack[4])}
 	var out uint64
 	switch string(name) {
-	case "call":
-		v.cell.CountCall()
-		v.start(a.number(0), a.text(1), []byte(a.text(2)))
 	case "cancel":
 		v.abandon(a.number(0))
+	case "open":
+		v.cell.CountCall()
+		v.start(a.number(0), abi.CallHTTPOpen, abi.AppendHTTPFrame(nil, v.marshal(a.request(1)), a.someBytes(6)))
+	case "write":
+		v.cell.CountCall()
+		v.start(a.number(0), abi.CallHTTPWrite, abi.AppendHTTPWrite(nil, a.id(1), a.truth(2), a.someBytes(3)))
+	case "head":
+		v.cell.CountCall()
+		v.start(a.number(0), abi.CallHTTPHead, abi.AppendHTTPID(nil, a.id(1)))
+	case "read":
+		v.cell.CountCall()
+		v.start(a.number(0), abi.CallHTTPRead, abi.AppendHTTPID(nil, a.id(1)))
+	case "reply":
+		v.cell.CountCall()
+		head := a.text(1)
+		v.out(len(head))
+		v.start(a.number(0), abi.CallReply, []byte(head))
+	case "piece":
+		v.cell.CountCall()
+		piece := a.bytes(1)
+		v.out(len(piece))
+		v.start(a.number(0), abi.CallReplyWrite, piece)
+	case "close":
+		_, _ = v.cell.Ask(abi.CallHTTPClose, abi.AppendHTTPID(nil, a.id(0))) // a request that nobody wants any more
+	case "state":
+		v.cell.CountCall()
+		v.start(a.number(0), callState+a.text(1), []byte(a.text(2)))
 	case "agent":
 		v.cell.CountCall()
 		f, body := a.body(3)
@@ -221,6 +277,13 @@ func (v *vm) setResult(a args) {
 	v.result = &p
 }
 
+// out counts bytes that leave the cell before its result does.
+func (v *vm) out(n int) {
+	if err := v.cell.Out(n); err != nil {
+		v.fail(err)
+	}
+}
+
 // setResponse takes what a fetch handler answered: (head, body).
 func (v *vm) setResponse(a args) {
 	var r Response
@@ -267,6 +330,6 @@ func (v *vm) load(stack []uint64) {
 
 // skepModule is what authors import from "skep"; the prelude leaves it in a global, which this takes away.
 var skepModule = []byte(`const s = globalThis.__skep; delete globalThis.__skep;
-export const { Agent, SkepError, agent, callAgent, config, emit, log, sleep } = s;
+export const { Agent, SkepError, agent, callAgent, config, emit, kv, log, secret, sleep } = s;
 export default s;
 `)

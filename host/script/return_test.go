@@ -72,7 +72,7 @@ func TestCallErrors(t *testing.T) {
 	calls := func(context.Context, string, []byte) ([]byte, error) { return nil, agent.Errorf(agent.Denied, "no") }
 	for fn, line := range map[string]int{"awaited": 5, "all": 8, "fetched": 11} {
 		_, _, err := a.Call(t.Context(), Call{Function: fn, Calls: calls})
-		if e := agent.AsError(err); err == nil || e.Msg != "SkepError: no" || e.Pos.Line != line {
+		if e := agent.AsError(err); err == nil || e.Msg != map[bool]string{true: "TypeError: no", false: "SkepError: no"}[fn == "fetched"] || e.Pos.Line != line {
 			t.Errorf("%s: %v at %v, want line %d\n%s", fn, err, e.Pos, line, e.Stack)
 		}
 	}

@@ -32,9 +32,9 @@ skep = types.ModuleType("skep", "What an agent in Python asks of its host.")
 class CallError(Exception):
     """What a call to the host failed with."""
 
-    def __init__(self, kind, message, limit=""):
+    def __init__(self, kind, message, limit="", hint=""):
         super().__init__(message)
-        self.kind, self.message, self.limit = kind, message, limit
+        self.kind, self.message, self.limit, self.hint = kind, message, limit, hint
 
 
 class Call:
@@ -82,6 +82,153 @@ def emit(name, data=None):
     _ask("emit", json.dumps({"name": name, "data": data}, default=_plain, allow_nan=False).encode())
 
 
+class Response:
+    """What answered a request. Redirects have been followed, and the body is decoded."""
+
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def ok(self):
+        return 200 <= self.status <= 299
+
+    def text(self):
+        return self.body.decode("utf-8", "replace")
+
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"<Response {self.status}>"
+
+
+def _requested(url, method, headers, body):
+    pairs = [[str(k), str(v)] for k, v in (headers.items() if hasattr(headers, "items") else headers)]
+    if body is None:
+        body, typ = b"", ""
+    else:
+        typ, body = _encode(body)
+    if typ and typ != "application/octet-stream" and not any(k.lower() == "content-type" for k, _ in pairs):
+        pairs.append(["content-type", typ])
+    return json.dumps(
+        {
+            "method": method or ("POST" if body else "GET"),
+            "url": url,
+            "header": pairs,
+            "body": base64.b64encode(body).decode(),
+        }
+    ).encode()
+
+
+def _response(body):
+    r = json.loads(body)
+    headers = {}
+    for k, v in r.get("header") or ():
+        k = k.lower()
+        headers[k] = f"{headers[k]}, {v}" if k in headers else v
+    return Response(r["status"], headers, base64.b64decode(r.get("body") or ""))
+
+
+def fetch(url, *, method=None, headers=(), body=None):
+    """Makes a request, which must have been granted, and returns the whole response, whatever its status."""
+    return _response(_ask("http", _requested(url, method, headers, body)))
+
+
+def secret(name):
+    """Returns the placeholder of a secret, which the host replaces in requests on their way out."""
+    ends = "abcdefghijklmnopqrstuvwxyz0123456789"
+    if not (
+        isinstance(name, str)
+        and 1 <= len(name) <= 63
+        and name[0] in ends
+        and name[-1] in ends
+        and all(c in ends + "._-" for c in name)
+    ):
+        raise ValueError(
+            f"{name!r} is not the name of a secret: it has 1 to 63 of a-z, 0-9, '.', '_' and '-', "
+            "and begins and ends with a letter or digit"
+        )
+    return "{{secret:" + name + "}}"
+
+
+class Entry:
+    """A key of the agent's state with its value and its version."""
+
+    def __init__(self, key, value, version):
+        self.key, self.value, self.version = key, value, version
+
+    def __repr__(self):
+        return f"Entry({self.key!r}, {self.value!r}, {self.version})"
+
+
+def _entry(e):
+    if "json" in e:
+        value = e["json"]
+    elif "text" in e:
+        value = e["text"]
+    else:
+        value = base64.b64decode(e.get("base64", ""))
+        if e["type"].startswith("text/"):
+            value = value.decode("utf-8", "replace")
+    return Entry(e["key"], value, e["version"])
+
+
+def _edit(key, if_version, **fields):
+    edit = {"key": key, **fields}
+    if if_version is not None:
+        edit["if"] = if_version
+    return edit
+
+
+def _stored(value):
+    typ, body = _encode(value)
+    if typ == "application/octet-stream":
+        return {"base64": base64.b64encode(body).decode()}
+    return {"text": value} if isinstance(value, str) else {"json": value}
+
+
+def _state(name, body):
+    return json.loads(_ask(name, json.dumps(body, default=_plain, allow_nan=False).encode()))
+
+
+class _KV:
+    """Key-value state of the agent's own."""
+
+    def entry(self, key):
+        found = _state("state.get", {"keys": [key]})["entries"]
+        return _entry(found[0]) if found else None
+
+    def get(self, key, default=None):
+        e = self.entry(key)
+        return default if e is None else e.value
+
+    def set(self, key, value, if_version=None):
+        return _state("state.set", _edit(key, if_version, **_stored(value)))["version"]
+
+    def delete(self, key, if_version=None):
+        _state("state.delete", _edit(key, if_version))
+
+    def batch(self, *edits):
+        wire = []
+        for do, key, *rest in edits:
+            version = rest.pop() if len(rest) > (do == "set") else None
+            wire.append({"do": do, **_edit(key, version, **(_stored(rest[0]) if do == "set" else {}))})
+        return _state("state.batch", {"edits": wire})["version"]
+
+    def entries(self, prefix="", start="", end="", reverse=False, limit=None):
+        after = ""
+        while limit is None or limit > 0:
+            q = {"prefix": prefix, "start": start, "end": end, "reverse": reverse, "after": after}
+            if limit is not None:
+                q["limit"] = min(limit, 1000)
+            page = _state("state.list", q)
+            yield from map(_entry, page["entries"])
+            if limit is not None:
+                limit -= len(page["entries"])
+            if not (after := page.get("after", "")):
+                return
+
+
 class _Log:
     """Writes lines of console output at a level of their own; print writes at level info."""
 
@@ -103,10 +250,11 @@ class _Log:
 
 
 _config = {}
-for _f in (CallError, Call, call, batch, gather, emit):
+for _f in (CallError, Call, Entry, call, batch, gather, emit, Response, fetch, secret):
     _f.__module__ = "skep"
     setattr(skep, _f.__name__, _f)
 skep.log = _Log()
+skep.kv = _KV()
 skep.config = types.MappingProxyType(_config)
 skep.files = types.MappingProxyType({})
 sys.modules["skep"] = skep
@@ -150,7 +298,7 @@ def _result(status, body):
         return body
     try:
         e = json.loads(body)
-        raise CallError(e["kind"], e["message"], e.get("limit", ""))
+        raise CallError(e["kind"], e["message"], e.get("limit", ""), e.get("hint", ""))
     except (ValueError, KeyError):
         raise CallError("internal", "the host's error cannot be read") from None
 

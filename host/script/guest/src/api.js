@@ -1,7 +1,9 @@
 // What an author imports from "skep", and what `this` and `ctx` carry.
-import { ObjectPrototype, PromiseClass, TypeErrorClass, create, defineProperty, freeze, getOwnPropertyDescriptor, getPrototypeOf, isArray, isBuffer, isView, ownKeys, record, setPrototypeOf, toWellFormed, viewBytes } from "./primordials.js";
+import { PromiseClass, TypeErrorClass, create, defineProperty, freeze, getOwnPropertyDescriptor, match, ownKeys, record, setPrototypeOf } from "./primordials.js";
 import { errorOf, host, json, newest, openCall, refuseWhileLoading, rejected, SkepError, settings } from "./host.js";
 import { console } from "./console.js";
+import { bodyOf, formOf } from "./forms.js";
+import { kv } from "./kv.js";
 
 // config reads the settings of the call under way; it is one object for all calls, so that a module may keep it.
 const here = () => {
@@ -34,20 +36,6 @@ export const log = setPrototypeOf(function log(...args) { console.log(...args); 
 for (const level of ["debug", "info", "warn", "error", "trace"]) log[level] = console[level];
 freeze(log);
 
-// The forms in which a value travels.
-export const JSON_FORM = 0, TEXT_FORM = 1, BYTES_FORM = 2, OTHER_FORM = 3; // bytes of a type that is said
-
-export function formOf(v) {
-  if (typeof v === "string") return TEXT_FORM;
-  if (typeof v !== "object" || v === null || getPrototypeOf(v) === ObjectPrototype || isArray(v)) return JSON_FORM; // which is quicker
-  return isBuffer(v) || isView(v) ? BYTES_FORM : JSON_FORM;
-}
-
-// bodyOf returns the text or the bytes of v in that form.
-export function bodyOf(form, v) {
-  return form === JSON_FORM ? json(v) : form === TEXT_FORM ? toWellFormed(v) : viewBytes(v);
-}
-
 // callAgent calls a function of another agent of the app.
 export function callAgent(name, fn, input) {
   try {
@@ -77,11 +65,12 @@ export class Agent {
   }
   get config() { return config; }
   get log() { return log; }
+  get kv() { return kv; }
   emit(name, data) { emit(name, data); }
   agent(name) { return agent(name); }
   waitUntil(promise) { this.#waitUntil?.(promise); }
 }
-for (const name of ["config", "log"]) {
+for (const name of ["config", "kv", "log"]) {
   const { get } = getOwnPropertyDescriptor(Agent.prototype, name);
   // A subclass may have a field of the same name.
   defineProperty(Agent.prototype, name, {
@@ -96,4 +85,14 @@ export function sleep(ms) {
   return new PromiseClass((resolve) => setTimeout(resolve, ms));
 }
 
-export const api = freeze(record({ Agent, SkepError, agent, callAgent, config, emit, log, sleep }));
+const secretName = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
+
+// secret returns the placeholder of a secret, which the host replaces in requests on their way out.
+export function secret(name) {
+  if (typeof name !== "string" || match(secretName, name) === null) {
+    throw new TypeErrorClass(`secret: ${json(name)} is not the name of a secret: it has 1 to 63 of a-z, 0-9, ".", "_" and "-", and begins and ends with a letter or digit`);
+  }
+  return `{{secret:${name}}}`;
+}
+
+export const api = freeze(record({ Agent, SkepError, agent, callAgent, config, emit, kv, log, secret, sleep }));

@@ -1,96 +1,14 @@
-// Request, Response and fetch (Fetch Standard). Bodies are collected before they cross to the host.
-import { ErrorClass, copyBytes, fromBase64, isBuffer, isView, joinBytes, list, parse, record, stringify, toBase64, viewBytes } from "./primordials.js";
-import { callHost, define, refuseWhileLoading } from "./host.js";
-import { decode, encode } from "./encoding.js";
-import { Blob, blobBytes, decodeForm, encodeForm, FormData } from "./blob.js";
-import { Headers } from "./headers.js";
-
-// extract returns the body [bytes or stream, content type] of a BodyInit.
-function extract(v) {
-  if (typeof v === "string") return [encode(v), "text/plain;charset=UTF-8"];
-  if (isBuffer(v) || isView(v)) return [copyBytes(v), null];
-  if (v instanceof Blob) return [blobBytes(v), v.type || null];
-  if (v instanceof FormData) return encodeForm(v);
-  if (v instanceof URLSearchParams) return [encode(String(v)), "application/x-www-form-urlencoded;charset=UTF-8"];
-  if (v instanceof ReadableStream) {
-    if (v.locked) throw new TypeError("the body's stream is locked");
-    return [v, null];
-  }
-  if (typeof v === "object" && v !== null && (v[Symbol.asyncIterator] || (v[Symbol.iterator] && !Array.isArray(v)))) return [ReadableStream.from(v), null];
-  return [encode(String(v)), "text/plain;charset=UTF-8"];
-}
-
-// drain reads a stream to its end.
-async function drain(stream) {
-  const reader = stream.getReader();
-  const parts = [];
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return joinBytes(parts);
-    if (typeof value === "string") parts.push(encode(value));
-    else if (isBuffer(value) || isView(value)) parts.push(viewBytes(value));
-    else throw new TypeError("a body's stream must yield bytes or strings");
-  }
-}
-
-const oneChunk = (bytes) => new ReadableStream({
-  type: "bytes",
-  start(c) {
-    if (bytes.length) c.enqueue(bytes.slice());
-    c.close();
-  },
-});
-
-let take; // (body owner) => promise of its bytes; the body is used up
-let share; // (body owner) => what clone or a new Request may use
-
-class Body {
-  #source; // null, bytes or a stream
-  #stream = null; // the stream an author asked for
-  #used = false;
-  static {
-    take = async (b) => {
-      if (b.bodyUsed) throw new TypeError("the body was read already");
-      if (b.#stream?.locked) throw new TypeError("the body's stream is locked");
-      b.#used = true;
-      const s = b.#stream ?? b.#source;
-      return s === null ? new Uint8Array() : s instanceof ReadableStream ? drain(s) : s;
-    };
-    share = (b, keep) => {
-      if (b.bodyUsed || b.#stream?.locked) throw new TypeError("the body was read already");
-      const s = b.#stream ?? b.#source;
-      if (!(s instanceof ReadableStream)) {
-        if (!keep && s !== null) b.#used = true;
-        return s;
-      }
-      if (!keep) {
-        b.#used = true;
-        return s;
-      }
-      const [mine, other] = s.tee();
-      b.#source = mine;
-      b.#stream = b.#stream && mine;
-      return other;
-    };
-  }
-  constructor(source) { this.#source = source; }
-  get body() {
-    if (this.#source === null) return null;
-    if (!this.#stream) this.#stream = this.#source instanceof ReadableStream ? this.#source : oneChunk(this.#used ? new Uint8Array() : this.#source);
-    return this.#stream;
-  }
-  get bodyUsed() { return this.#source !== null && (this.#used || !!this.#stream?._disturbed); }
-  async arrayBuffer() { return copyBytes(await take(this)).buffer; }
-  async bytes() { return copyBytes(await take(this)); }
-  async text() { return decode(await take(this)); }
-  async json() { return JSON.parse(decode(await take(this))); }
-  async blob() { return new Blob([await take(this)], { type: this.headers.get("content-type") ?? "" }); }
-  async formData() { return decodeForm(await take(this), this.headers.get("content-type") ?? ""); }
-}
-const take_ = take;
-export { take_ as takeBody };
+// Request, Response and fetch (Fetch Standard, with the habits of Workers where that leaves a choice).
+import { ErrorClass, list, record, stringify } from "./primordials.js";
+import { callHost, define, host, refuseWhileLoading } from "./host.js";
+import { encode } from "./encoding.js";
+import { Body, chunkBytes, claimBody, extract, shareBody } from "./body.js";
+import { Headers, isEmpty, receivedHeaders } from "./headers.js";
+import { Remote, requestError, watch } from "./remote.js";
 
 const methods = ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
+
+let signalOf; // (request) => its signal, or undefined when nobody gave it one
 
 export class Request extends Body {
   #method;
@@ -98,6 +16,9 @@ export class Request extends Body {
   #headers;
   #signal;
   #redirect;
+  static {
+    signalOf = (r) => r.#signal;
+  }
   constructor(input, init = {}) {
     init ??= {};
     const from = input instanceof Request ? input : null;
@@ -108,7 +29,7 @@ export class Request extends Body {
       throw new TypeError(`Request: ${JSON.stringify(String(input))} is not an absolute URL`);
     }
     let method = String(init.method ?? from?.method ?? "GET");
-    if (!/^[!#$%&'*+\-.^_\`|~0-9A-Za-z]+$/.test(method)) throw new TypeError(`Request: ${JSON.stringify(method)} is not a method`);
+    if (method !== "GET" && method !== "POST" && !/^[!#$%&'*+\-.^_\`|~0-9A-Za-z]+$/.test(method)) throw new TypeError(`Request: ${JSON.stringify(method)} is not a method`);
     if (/^(connect|trace|track)$/i.test(method)) throw new TypeError(`Request: the method ${method} is not allowed`);
     if (methods.includes(method.toUpperCase())) method = method.toUpperCase();
     const headers = new Headers(init.headers ?? from?.headers);
@@ -119,20 +40,26 @@ export class Request extends Body {
       source = s;
       if (type && !headers.has("content-type")) headers.set("content-type", type);
     } else if (from) {
-      source = share(from, false);
+      source = shareBody(from, false);
     }
+    const redirect = init.redirect ?? from?.redirect ?? "follow";
+    if (redirect !== "follow" && redirect !== "error" && redirect !== "manual") throw new TypeError(`Request: redirect is ${JSON.stringify(redirect)}; it may be "follow", "error" or "manual"`);
+    if (init.duplex !== undefined && init.duplex !== "half") throw new TypeError(`Request: duplex may be "half" only`);
+    const signal = init.signal === undefined ? from && signalOf(from) : init.signal;
+    if (signal != null && !(signal instanceof AbortSignal)) throw new TypeError("Request: signal must be an AbortSignal");
     super(source);
     this.#method = method;
     this.#url = url;
     this.#headers = headers;
-    this.#signal = init.signal ?? from?.signal ?? new AbortController().signal;
-    this.#redirect = init.redirect ?? from?.redirect ?? "follow";
+    this.#signal = signal ?? undefined;
+    this.#redirect = redirect;
   }
   get method() { return this.#method; }
   get url() { return this.#url; }
   get headers() { return this.#headers; }
-  get signal() { return this.#signal; }
+  get signal() { return (this.#signal ??= new AbortController().signal); }
   get redirect() { return this.#redirect; }
+  get duplex() { return "half"; }
   get cache() { return "default"; }
   get credentials() { return "same-origin"; }
   get mode() { return "cors"; }
@@ -140,7 +67,7 @@ export class Request extends Body {
   get keepalive() { return false; }
   get integrity() { return ""; }
   clone() {
-    const body = share(this, true);
+    const body = shareBody(this, true);
     return new Request(this.#url, { method: this.#method, headers: this.#headers, signal: this.#signal, redirect: this.#redirect, body });
   }
   get [Symbol.toStringTag]() { return "Request"; }
@@ -148,6 +75,7 @@ export class Request extends Body {
 
 const nullBody = [101, 103, 204, 205, 304];
 let build; // makes a Response with what its constructor refuses
+const inside = Symbol("inside");
 
 export class Response extends Body {
   #status;
@@ -157,15 +85,22 @@ export class Response extends Body {
   #type = "default";
   #redirected = false;
   static {
-    build = (status, headers, body, url) => {
-      const r = new Response(nullBody.includes(status) ? null : body, { headers });
+    build = (source, { status, statusText = "", headers, url = "", type = "default", redirected = false }) => {
+      const r = new Response(source, headers, inside);
       r.#status = status;
+      r.#statusText = statusText;
       r.#url = url;
-      r.#type = status === 0 ? "error" : r.#type;
+      r.#type = type;
+      r.#redirected = redirected;
       return r;
     };
   }
-  constructor(body = null, init = {}) {
+  constructor(body = null, init = {}, key) {
+    if (key === inside) {
+      super(body);
+      this.#headers = init;
+      return;
+    }
     init ??= {};
     const status = init.status === undefined ? 200 : Math.trunc(+init.status);
     if (!(status >= 200 && status <= 599)) throw new RangeError(`Response: the status ${init.status} is not between 200 and 599`);
@@ -190,11 +125,11 @@ export class Response extends Body {
   get type() { return this.#type; }
   get redirected() { return this.#redirected; }
   clone() {
-    const r = build(this.#status, this.#headers, share(this, true), this.#url);
-    r.#statusText = this.#statusText;
-    return r;
+    return build(shareBody(this, true), record({
+      status: this.#status, statusText: this.#statusText, headers: new Headers(this.#headers), url: this.#url, type: this.#type, redirected: this.#redirected,
+    }));
   }
-  static error() { return build(0, undefined, null, ""); }
+  static error() { return build(null, record({ status: 0, headers: receivedHeaders([]), type: "error" })); }
   static json(data, init = {}) {
     const text = JSON.stringify(data);
     if (text === undefined) throw new TypeError("Response.json: the value has no JSON form");
@@ -216,17 +151,106 @@ export function headerList(headers) {
   return list(out);
 }
 
+// perHop names the headers that are about one connection, which the host makes by itself. As elsewhere, they are left out.
+const perHop = record({
+  connection: true, "content-length": true, expect: true, host: true, "keep-alive": true, "proxy-connection": true, te: true, trailer: true,
+  "transfer-encoding": true, upgrade: true,
+});
+
+// sentHeaders returns headers as JSON, or nothing when there are none.
+function sentHeaders(headers) {
+  if (isEmpty(headers)) return "";
+  const out = list([]);
+  let n = 0;
+  for (const [name, value] of headers) if (!perHop[name]) out[n++] = list([name, value]);
+  return stringify(out);
+}
+
+// largestPiece is how much of a request's body one call takes.
+const largestPiece = 256 << 10;
+
+const nothing = new Uint8Array();
+
+// send passes a stream to the exchange id. It returns when the stream has ended or the server takes no more of it.
+async function send(id, reader, stack) {
+  for (;;) {
+    const { done, value } = await reader.read();
+    const bytes = done ? nothing : chunkBytes(value);
+    for (let at = 0; at === 0 || at < bytes.length; at += largestPiece) {
+      try {
+        await callHost((call) => host.write(call, id, done, bytes.subarray(at, at + largestPiece)), stack);
+      } catch (e) {
+        reader.cancel(requestError(e, stack)).catch(() => {});
+        return;
+      }
+    }
+    if (done) return;
+  }
+}
+
+// stream makes a request whose body is a stream, and returns a promise of what open's answer is else.
+async function stream(open, body, stack, w) {
+  const reader = body.getReader();
+  const giveUp = (reason) => reader.cancel(reason).catch(() => {});
+  let stop;
+  let failed;
+  w.act = (reason) => {
+    stop(reason);
+    giveUp(reason);
+  };
+  const opened = await callHost(open, stack, (s) => (stop = s));
+  const { id } = opened.head;
+  const answer = callHost((call) => host.head(call, id), stack, (s) => (stop = s));
+  w.act = (reason) => {
+    host.close(id);
+    stop(reason);
+    giveUp(reason);
+  };
+  send(id, reader, stack).catch((e) => {
+    failed = new TypeError(`the request's body failed: ${e?.message ?? e}`, { cause: e });
+    host.close(id);
+    stop(failed);
+    giveUp(e);
+  });
+  const got = await answer;
+  if (failed) throw failed;
+  return got;
+}
+
 async function fetch(input, init) {
   refuseWhileLoading("fetch");
   const { stack } = new ErrorClass(); // where an error of this call will say it is from
   const req = new Request(input, init);
-  const { signal } = req;
-  signal.throwIfAborted();
-  const body = await take(req);
-  signal.throwIfAborted();
-  const head = record({ method: req.method, url: req.url, header: headerList(req.headers), body: toBase64(body) });
-  const answer = parse(await callHost("http", stringify(head), stack, (stop) => signal.addEventListener("abort", () => stop(signal.reason), { once: true })));
-  return build(answer.status, answer.header ?? undefined, answer.body ? fromBase64(answer.body) : null, req.url);
+  const signal = signalOf(req);
+  signal?.throwIfAborted();
+  const body = claimBody(req);
+  const header = sentHeaders(req.headers);
+  const w = watch(signal);
+  let got;
+  try {
+    if (body instanceof ReadableStream) {
+      const length = req.headers.get("content-length");
+      const known = length !== null && /^[0-9]{1,15}$/.test(length) ? +length : -1;
+      got = await stream((call) => host.open(call, req.method, req.url, header, req.redirect, known, undefined), body, stack, w);
+    } else {
+      got = await callHost((call) => host.open(call, req.method, req.url, header, req.redirect, undefined, body ?? undefined), stack, (stop) => (w.act = stop));
+    }
+  } catch (e) {
+    w.end();
+    throw requestError(e, stack);
+  }
+  const answer = got.head;
+  let source = got.bytes ?? nothing;
+  if (answer.end) w.end();
+  else source = new Remote(answer.id, got.bytes, stack, w);
+  if (req.method === "HEAD" || nullBody.includes(answer.status)) {
+    if (source instanceof Remote) source.cancel();
+    source = null;
+  }
+  return build(source, record({
+    status: answer.status, statusText: answer.statusText, headers: receivedHeaders(answer.header ?? []), url: answer.url, type: "basic",
+    redirected: answer.redirected === true,
+  }));
 }
 
 define({ Request, Response, fetch });

@@ -1,4 +1,4 @@
-// Headers (Fetch Standard). Guards are not kept: there are no cookies of a user here to protect.
+// Headers (Fetch Standard). Of the guards only "immutable" is kept: there are no cookies of a user here to protect.
 import { define } from "./host.js";
 
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
@@ -15,8 +15,30 @@ function checkValue(value) {
   return value;
 }
 
+let isEmpty; // reports whether there are no headers
+let received; // makes the headers of a response: as they came, and not to be changed
+export { isEmpty, received as receivedHeaders };
+
 export class Headers {
   #map = new Map(); // lower-case name -> values
+  #immutable = false;
+  static {
+    isEmpty = (h) => h.#map.size === 0;
+    received = (pairs) => {
+      const h = new Headers();
+      for (const [name, value] of pairs) {
+        const list = h.#map.get(name.toLowerCase());
+        if (list) list.push(value);
+        else h.#map.set(name.toLowerCase(), [value]);
+      }
+      h.#immutable = true;
+      return h;
+    };
+  }
+  #change() {
+    if (this.#immutable) throw new TypeError("Headers: those of a received response cannot be changed; new Response(body, response) has some of its own");
+    return this.#map;
+  }
   constructor(init) {
     if (init == null) return;
     if (typeof init !== "object") throw new TypeError("Headers: an object or a list of pairs is required");
@@ -33,14 +55,14 @@ export class Headers {
   append(name, value) {
     name = checkName(name);
     value = checkValue(value);
-    const list = this.#map.get(name);
+    const list = this.#change().get(name);
     if (list) list.push(value);
     else this.#map.set(name, [value]);
   }
-  set(name, value) { this.#map.set(checkName(name), [checkValue(value)]); }
+  set(name, value) { this.#change().set(checkName(name), [checkValue(value)]); }
   get(name) { return this.#map.get(checkName(name))?.join(", ") ?? null; }
   has(name) { return this.#map.has(checkName(name)); }
-  delete(name) { this.#map.delete(checkName(name)); }
+  delete(name) { this.#change().delete(checkName(name)); }
   getSetCookie() { return [...(this.#map.get("set-cookie") ?? [])]; }
   forEach(fn, self) { for (const [name, value] of this) fn.call(self, value, name, this); }
   *entries() {

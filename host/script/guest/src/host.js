@@ -22,18 +22,19 @@ export function refuseWhileLoading(what) {
 const hidden = (value) => record({ value, configurable: true, writable: true });
 
 export class SkepError extends Error {
-  constructor(kind, message, limit) {
+  constructor(kind, message, limit, hint) {
     super(message);
     defineProperty(this, "name", hidden("SkepError"));
     defineProperty(this, "kind", record({ value: kind, enumerable: true }));
     if (limit) defineProperty(this, "limit", record({ value: limit, enumerable: true }));
+    if (hint) defineProperty(this, "hint", record({ value: hint, enumerable: true }));
   }
 }
 
 // errorOf makes the error that an ErrorBody of package abi stands for.
 export function errorOf(body) {
   const e = parse(body);
-  return new SkepError(e.kind, e.message, e.limit);
+  return new SkepError(e.kind, e.message, e.limit, e.hint);
 }
 
 const { get: prepareOf, set: setPrepare } = getOwnPropertyDescriptor(Error, "prepareStackTrace");
@@ -77,9 +78,9 @@ export function openCall(stack) {
   return id;
 }
 
-// callHost asks for the host call name and returns a promise of its answer. cancel, when given, gets a function that
-// abandons the call. Errors get the given stack.
-export function callHost(name, body, stack, cancel) {
+// callHost has start begin a call under the number it is given, and returns a promise of the answer. Errors get the given
+// stack. cancel, when given, gets a function that abandons the call.
+export function callHost(start, stack, cancel) {
   const id = openCall(stack);
   const promise = newest;
   const reject = rejectNew;
@@ -91,16 +92,19 @@ export function callHost(name, body, stack, cancel) {
       reject(reason);
     });
   }
-  host.call(id, name, body);
+  start(id);
   return promise;
 }
 
-const FAILED = 0, PARSE = 1; // and 2: the value as it is
+const FAILED = 0, PARSE = 1, HEAD = 3, PIECE = 4; // and 2: the value as it is
 
-// settle delivers the answer to call id. form says how body is to be read.
-export function settle(id, form, body) {
+// settle delivers the answer to call id. form says how body is to be read, and more what belongs to it.
+export function settle(id, form, body, more) {
   const resolve = calls[id], reject = calls[id + 1], stack = calls[id + 2];
-  if (resolve === undefined) return;
+  if (resolve === undefined) {
+    if (form === HEAD) host.close(parse(body).id); // of a request that was given up meanwhile
+    return;
+  }
   calls[id] = calls[id + 1] = undefined;
   idle[idles++] = id;
   if (form === FAILED) {
@@ -117,6 +121,8 @@ export function settle(id, form, body) {
       return;
     }
   }
+  if (form === HEAD) body = record({ head: parse(body), bytes: more });
+  else if (form === PIECE) body = record({ bytes: body, last: more === true });
   resolve(body);
 }
 

@@ -1,6 +1,6 @@
 // The prelude: it puts the web's globals in place and returns boot, which connects it to the driver (funcs.go).
 import { ErrorClass, PromiseClass, TypeErrorClass, construct, create, dateNow, defineProperty, endsWith, freeze, functionSource, getOwnPropertyDescriptor, getPrototypeOf, list, ObjectPrototype, ownKeys, parse, promiseOf, record, startsWith, stringify, StringOf, then } from "./primordials.js";
-import { define, host, settle, state } from "./host.js";
+import { callHost, define, host, settle, state } from "./host.js";
 import "./self.js";
 import { report } from "./console.js";
 import { ring } from "./timers.js";
@@ -9,11 +9,15 @@ import { defineStreams } from "./encoding.js";
 import "./events.js";
 import "./clone.js";
 import "./streams.js";
-import { Request, Response, headerList, takeBody } from "./fetch.js";
+import { chunkBytes, claimBody, readSource, takeBody } from "./body.js";
+import { Remote } from "./remote.js";
+import { Request, Response, headerList } from "./fetch.js";
 import "./crypto.js";
 import "./intl.js";
 import "./random.js"; // after the polyfills, some of which make names by Math.random
-import { agent, Agent, api, bodyOf, config, emit, formOf, JSON_FORM, log, OTHER_FORM } from "./api.js";
+import { agent, Agent, api, config, emit, log } from "./api.js";
+import { bodyOf, formOf, JSON_FORM, OTHER_FORM } from "./forms.js";
+import { kv } from "./kv.js";
 
 defineStreams();
 
@@ -110,9 +114,9 @@ function waitUntil(promise) {
 }
 
 // What functions get as their last argument. A cell makes one call, so there is one.
-const context = { waitUntil, emit, agent, log, config, passThroughOnException() {} };
+const context = { waitUntil, emit, agent, log, config, kv, passThroughOnException() {} };
 
-const extras = list([["emit", emit], ["agent", agent], ["log", log], ["config", config], ["waitUntil", waitUntil]]);
+const extras = list([["emit", emit], ["agent", agent], ["log", log], ["config", config], ["kv", kv], ["waitUntil", waitUntil]]);
 for (let i = 0; i < extras.length; i++) {
   extras[i] = record({ name: extras[i][0], descriptor: record({ value: extras[i][1], writable: true, configurable: true }) });
 }
@@ -175,7 +179,40 @@ function sendValue(v) {
 
 function sendResponse(v) {
   if (!(v instanceof Response)) throw new TypeErrorClass("fetch must return a Response");
-  then(takeBody(v), (bytes) => finished() && host.response(stringify(record({ status: v.status, header: headerList(v.headers) })), bytes, waiting > 0), fail);
+  const head = stringify(record({ status: v.status, header: headerList(v.headers) }));
+  const source = claimBody(v);
+  then(source instanceof ReadableStream || source instanceof Remote ? sendStream(head, source) : readSource(source), (bytes) => finished() && host.response(head, bytes, waiting > 0), fail);
+}
+
+const noBytes = new Uint8Array();
+
+// sendStream sends a body piece by piece, as fast as it is taken. It returns what is left to be sent: nothing, or all of it where
+// nobody takes pieces.
+async function sendStream(head, source) {
+  try {
+    await callHost((id) => host.reply(id, head));
+  } catch {
+    return readSource(source);
+  }
+  const reader = source instanceof Remote ? null : source.getReader();
+  for (;;) {
+    const { bytes, last } = reader === null ? await source.read() : await nextOf(reader);
+    if (bytes.length > 0) {
+      try {
+        await callHost((id) => host.piece(id, bytes));
+      } catch (e) { // whoever asked has gone
+        if (reader === null) source.cancel();
+        else await reader.cancel(e);
+        return noBytes;
+      }
+    }
+    if (last) return noBytes;
+  }
+}
+
+async function nextOf(reader) {
+  const { done, value } = await reader.read();
+  return record({ bytes: done ? noBytes : chunkBytes(value), last: done });
 }
 
 // begin opens the cell for a call: what it reads of its surroundings starts here.
@@ -232,7 +269,7 @@ function entry(kind, a, b, c, d) {
         if (state.loading) begin(d);
         return returned(called(a, b, c));
       case SETTLE:
-        settle(a, b, c);
+        settle(a, b, c, d);
         return;
       case RETURNED:
         send(a);
@@ -266,7 +303,7 @@ function entry(kind, a, b, c, d) {
 
 // boot is called once, with the host's functions in the order of funcs.go, and returns [entry, what "skep" exports].
 export default function boot(...functions) {
-  const names = ["call", "cancel", "agent", "emit", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end"];
+  const names = ["cancel", "open", "write", "head", "read", "close", "reply", "piece", "state", "agent", "emit", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end"];
   for (let i = 0; i < names.length; i++) host[names[i]] = functions[i];
   freeze(host);
   state.origin = dateNow();
