@@ -15,16 +15,19 @@ import (
 // ManifestFile is the name of a package's manifest.
 const ManifestFile = "skep.json"
 
-// Manifest says what a package is. All fields are optional; a field that is not known is refused.
+// Manifest says what a package is and what it asks for. All fields are optional; a field that is not known is refused.
 type Manifest struct {
-	Name        string `json:"name,omitempty"`
-	Version     string `json:"version,omitempty"`
-	Main        string `json:"main,omitempty"` // path of the entry file
-	Description string `json:"description,omitempty"`
+	Name        string        `json:"name,omitempty"`
+	Version     string        `json:"version,omitempty"`
+	Main        string        `json:"main,omitempty"` // path of the entry file
+	Description string        `json:"description,omitempty"`
+	Grants      *agent.Grants `json:"grants,omitempty"` // what it asks for; an agent on it gets what its owner grants
+
+	Given bool `json:"-"` // whether the package has a manifest at all
 }
 
 func parseManifest(b []byte) (Manifest, error) {
-	var m Manifest
+	m := Manifest{Given: true}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	err := d.Decode(&m)
@@ -36,7 +39,14 @@ func parseManifest(b []byte) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, &agent.Error{
 			Kind: agent.Invalid, Msg: ManifestFile + ": " + err.Error(), Pos: agent.Pos{File: ManifestFile},
-			Hint: "a manifest may have the fields name, version, main and description",
+			Hint: "a manifest may have the fields name, version, main, description and grants",
+		}
+	}
+	if m.Grants != nil {
+		if err := m.Grants.Check(); err != nil {
+			e := *agent.AsError(err)
+			e.Msg, e.Pos = ManifestFile+": "+e.Msg, agent.Pos{File: ManifestFile}
+			return Manifest{}, &e
 		}
 	}
 	if m.Name != "" {

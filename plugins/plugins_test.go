@@ -73,7 +73,7 @@ func TestOpen(t *testing.T) {
 		{
 			name: "manifest", kind: agent.Script, main: "src/bot.ts", files: 2,
 			body:     zipOf(t, entry{"skep.json", `{"name":"bot","version":"1.2.0","main":"./src/bot.ts","description":"d"}`, 0}, entry{"src/bot.ts", "1", 0}),
-			manifest: plugins.Manifest{Name: "bot", Version: "1.2.0", Main: "src/bot.ts", Description: "d"},
+			manifest: plugins.Manifest{Name: "bot", Version: "1.2.0", Main: "src/bot.ts", Description: "d", Given: true},
 		},
 		{name: "module in zip", body: zipOf(t, entry{"main.wasm", module, 0}, entry{"README.md", "x", 0}), kind: agent.Wasm, main: "main.wasm", files: 1},
 	} {

@@ -13,13 +13,21 @@ const (
 	maxDescription = 4 << 10
 )
 
-// AgentPatch changes the fields that are set. Config, Grants and Limits are replaced as a whole.
+// AgentPatch changes the fields that are set. Config, Grants, Limits and Quota are replaced as a whole; Grant adds to the grants and
+// Revoke takes away from them, in that order, whatever they are by then.
 type AgentPatch struct {
 	Description *string            `json:"description,omitempty"`
 	Plugin      *string            `json:"plugin,omitempty"`
 	Config      *map[string]string `json:"config,omitempty"`
 	Grants      *agent.Grants      `json:"grants,omitempty"`
 	Limits      *agent.Limits      `json:"limits,omitempty"`
+	Quota       *agent.Quota       `json:"quota,omitempty"`
+	Grant       *agent.Grants      `json:"grant,omitempty" doc:"added to the grants"`
+	Revoke      *agent.Grants      `json:"revoke,omitempty" doc:"taken away from the grants, each with all that is within it"`
+
+	// Judge, when set, sees the agent as it was and as it is to be, in the commit that changes it. Its error changes nothing. It may be
+	// asked more than once.
+	Judge func(was, now agent.Agent) error `json:"-"`
 }
 
 // CreateAgent stores an agent, whose ID and times it sets. It tells whether this was a repetition of the same request.
@@ -29,35 +37,59 @@ func (r *Runtime) CreateAgent(ctx context.Context, a agent.Agent, once store.Onc
 	}
 	now := time.Now().UTC()
 	a.ID, a.Created, a.Updated = agent.NewAgentID(now), now, now
-	a, replayed, err := r.store.CreateAgent(ctx, a, once)
-	r.records.forgetAgents(a.App, a.Name)
-	return a, replayed, err
+	defer r.records.changing.lock(a.App, a.Name)()
+	return r.store.CreateAgent(ctx, a, once)
 }
 
-// UpdateAgent changes an agent. Calls that begin after it has returned see the change; runs keep the code they began with.
+// UpdateAgent changes an agent. When it has returned, cells that run see the grants as they are now, and calls that begin see all of
+// the change. Runs keep the code they began with.
 func (r *Runtime) UpdateAgent(ctx context.Context, app agent.App, name string, patch AgentPatch) (agent.Agent, error) {
 	if patch.Plugin != nil {
 		if err := r.checkRef(ctx, app, *patch.Plugin); err != nil {
 			return agent.Agent{}, err
 		}
 	}
+	defer r.records.changing.lock(app, name)()
 	a, err := r.store.UpdateAgent(ctx, app, name, func(a *agent.Agent) error {
+		was := *a
 		set(&a.Description, patch.Description)
 		set(&a.Plugin, patch.Plugin)
 		set(&a.Config, patch.Config)
 		set(&a.Grants, patch.Grants)
 		set(&a.Limits, patch.Limits)
+		set(&a.Quota, patch.Quota)
+		if patch.Grant != nil {
+			a.Grants = a.Grants.With(*patch.Grant)
+		}
+		if patch.Revoke != nil {
+			var err error
+			if a.Grants, err = a.Grants.Without(*patch.Revoke); err != nil {
+				return err
+			}
+		}
 		a.Updated = time.Now().UTC()
-		return r.checkFields(a)
+		if err := r.checkFields(a); err != nil || patch.Judge == nil {
+			return err
+		}
+		return patch.Judge(was, *a)
 	})
-	r.records.forgetAgents(app, name)
+	if err == nil {
+		r.records.changed(a)
+	}
 	return a, err
 }
 
 // DeleteAgents deletes all the named agents or none. Their queued runs fail when their turn comes.
 func (r *Runtime) DeleteAgents(ctx context.Context, app agent.App, names ...string) error {
+	defer r.records.changing.lock(app, names...)()
 	err := r.store.DeleteAgents(ctx, app, names...)
-	r.records.forgetAgents(app, names...)
+	if err == nil {
+		r.records.gone(app, names...)
+		select {
+		case r.disowned <- struct{}{}:
+		default:
+		}
+	}
 	return err
 }
 
@@ -106,6 +138,9 @@ func (r *Runtime) checkFields(a *agent.Agent) error {
 		return agent.Errorf(agent.Invalid, "config has %d bytes, more than %d", size, maxConfig)
 	}
 	if err := a.Grants.Check(); err != nil {
+		return err
+	}
+	if err := a.Quota.Check(); err != nil {
 		return err
 	}
 	return a.Limits.Check(r.opts.MaxLimits)

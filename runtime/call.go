@@ -2,14 +2,13 @@ package runtime
 
 import (
 	"context"
+	"io"
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/grant"
-	"github.com/skep-dev/skep/host/grant/emit"
-	"github.com/skep-dev/skep/host/grant/http"
-	"github.com/skep-dev/skep/host/grant/log"
+	"github.com/skep-dev/skep/host/grant/reply"
 )
 
 // CallRequest asks for one stateless call. Limits may lower what the agent has, never raise it.
@@ -33,28 +32,60 @@ func (r *Runtime) call(ctx context.Context, app agent.App, req CallRequest, dept
 	if err != nil {
 		return host.Result{}, r.stats.failed(err)
 	}
-	d := r.door(rec.agent, limits, depth, r.logbook.sinks(rec.agent))
-	done := r.stats.begin()
-	res, err := r.cells.Call(ctx, host.Call{
-		Plugin: rec.plugin.Digest, Tenant: app, Function: req.Function, Input: req.Input,
-		Config: rec.agent.Config, Limits: limits, Calls: d.Call, Depth: depth,
+	j := r.jobOf(agent.UseCall, rec, limits)
+	j.function, j.input, j.depth, j.sinks = req.Function, req.Input, depth, r.logbook.sinks(rec.agent)
+	var res host.Result
+	err = r.inCell(ctx, j, func(ctx context.Context, c host.Call) (agent.Usage, error) {
+		var err error
+		res, err = r.cells.Call(ctx, c)
+		res.Output.Body = j.secrets.Bytes(res.Output.Body)
+		return res.Usage, err
 	})
-	done()
 	return res, r.ended(ctx, rec.agent, err)
 }
 
 // Fetch gives an HTTP request to an agent's fetch handler, in a fresh cell.
 func (r *Runtime) Fetch(ctx context.Context, app agent.App, name string, req host.Request) (host.Response, error) {
+	return r.fetch(ctx, app, name, req, 0, nil)
+}
+
+// FetchTo is Fetch for a caller who takes a body in pieces. begin is called when the handler has answered with a stream, and gets
+// the response without its body, and the body, which ends before FetchTo returns; what FetchTo returns then is of no use.
+// The caller reads the body beside FetchTo, and ends ctx when it wants no more of it.
+func (r *Runtime) FetchTo(ctx context.Context, app agent.App, name string, req host.Request, begin func(host.Response, io.Reader)) (host.Response, error) {
+	return r.fetch(ctx, app, name, req, 0, begin)
+}
+
+func (r *Runtime) fetch(
+	ctx context.Context, app agent.App, name string, req host.Request, depth int, begin func(host.Response, io.Reader),
+) (host.Response, error) {
 	rec, limits, err := r.admit(ctx, app, name, agent.Limits{})
 	if err != nil {
 		return host.Response{}, r.stats.failed(err)
 	}
-	d := r.door(rec.agent, limits, 0, r.logbook.sinks(rec.agent))
-	done := r.stats.begin()
-	res, _, err := r.cells.Fetch(ctx, host.Call{
-		Plugin: rec.plugin.Digest, Tenant: app, Config: rec.agent.Config, Limits: limits, Calls: d.Call,
-	}, req)
-	done()
+	j := r.jobOf(agent.UseFetch, rec, limits)
+	j.sinks, j.in, j.depth = r.logbook.sinks(rec.agent), int64(len(req.Body)), depth
+	cleanHeader := func(h [][2]string) {
+		for i := range h {
+			h[i][1] = j.secrets.String(h[i][1])
+		}
+	}
+	if begin != nil {
+		j.reply = reply.New(func(head abi.HTTPReply, body io.Reader) {
+			cleanHeader(head.Header)
+			begin(host.Response{Status: head.Status, Header: head.Header}, j.secrets.Scrubber().Reader(body))
+		})
+	}
+	var res host.Response
+	err = r.inCell(ctx, j, func(ctx context.Context, c host.Call) (usage agent.Usage, err error) {
+		res, usage, err = r.cells.Fetch(ctx, c, req)
+		res.Body = j.secrets.Bytes(res.Body)
+		cleanHeader(res.Header)
+		return usage, err
+	})
+	if j.reply != nil {
+		j.reply.Close(err)
+	}
 	return res, r.ended(ctx, rec.agent, err)
 }
 
@@ -71,19 +102,21 @@ func (r *Runtime) admit(ctx context.Context, app agent.App, name string, asked a
 	return rec, asked.Or(limits), nil
 }
 
-// ended counts a stateless call's outcome, and tells the agent's author of what its code did not catch.
+// ended tells an agent's author of what its code did not catch.
 func (r *Runtime) ended(ctx context.Context, a *agent.Agent, err error) error {
 	if err == nil {
 		return nil
 	}
 	switch e := agent.AsError(err); e.Kind {
 	case agent.Failed, agent.Exhausted:
-		r.logbook.failure(a, e)
+		if e.Limit != agent.LimitQuota { // of which there may be many, and the caller knows
+			r.logbook.failure(a, e)
+		}
 	case agent.Internal:
 		r.log.ErrorContext(ctx, "call", "app", a.App, "agent", a.Name, "error", err)
 	default:
 	}
-	return r.stats.failed(err)
+	return err
 }
 
 // CodeRequest asks to run code once, without an agent: it is granted nothing.
@@ -107,23 +140,24 @@ func (r *Runtime) Code(ctx context.Context, app agent.App, req CodeRequest) (Cod
 	if err := req.Limits.Check(r.opts.MaxLimits); err != nil {
 		return CodeResult{}, r.stats.failed(err)
 	}
+	info, err := r.App(ctx, app)
+	if err != nil {
+		return CodeResult{}, r.stats.failed(err)
+	}
 	limits := req.Limits.Or(r.opts.Limits)
 	var lines lineList
-	d := grant.NewDoor(limits, map[string]grant.Handler{
-		abi.CallLog:  log.New(limits.Log, lines.add),
-		abi.CallEmit: emit.Refused("code that runs once"),
-		abi.CallHTTP: http.New("code that runs once"),
-	}, &grant.Options{Log: r.log})
-	done := r.stats.begin()
-	res, err := r.cells.Eval(ctx, req.Source, host.Call{
-		Tenant: app, Function: req.Function, Input: req.Input, Config: req.Config, Limits: limits, Calls: d.Call,
+	j := job{
+		Subject: grant.Subject{App: app}, kind: agent.UseCode, function: req.Function, input: req.Input, config: req.Config, limits: limits,
+		sinks: sinks{line: lines.add}, weight: info.Weight, appQuota: info.Quota,
+	}
+	var res host.Result
+	err = r.inCell(ctx, j, func(ctx context.Context, c host.Call) (agent.Usage, error) {
+		var err error
+		res, err = r.cells.Eval(ctx, req.Source, c)
+		return res.Usage, err
 	})
-	done()
-	if err != nil {
-		if agent.KindOf(err) == agent.Internal {
-			r.log.ErrorContext(ctx, "code", "app", app, "error", err)
-		}
-		err = r.stats.failed(err)
+	if err != nil && agent.KindOf(err) == agent.Internal {
+		r.log.ErrorContext(ctx, "code", "app", app, "error", err)
 	}
 	return CodeResult{Output: res.Output, Logs: lines.take(), Usage: res.Usage}, err
 }

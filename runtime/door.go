@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"github.com/skep-dev/skep/abi"
@@ -11,27 +12,46 @@ import (
 	"github.com/skep-dev/skep/host/grant/emit"
 	"github.com/skep-dev/skep/host/grant/http"
 	"github.com/skep-dev/skep/host/grant/log"
+	"github.com/skep-dev/skep/host/grant/state"
+	"github.com/skep-dev/skep/store"
 )
 
-// sinks is where a cell's console output and events go.
+// sinks is where a cell's console output and events go. Code that runs once has the first one only.
 type sinks struct {
-	line log.Sink
-	emit emit.Sink
+	line  log.Sink
+	emit  emit.Sink
+	event func(context.Context, agent.Event) // of ours; it may be dropped where lines may be
 }
 
-// door returns the door of one cell of a, which was called depth agents deep.
-func (r *Runtime) door(a *agent.Agent, limits agent.Limits, depth int, s sinks) *grant.Door {
+// door returns the door of one cell. Close it when the cell has ended.
+func (r *Runtime) door(j job) *grant.Door {
+	o := &grant.Options{Log: r.log}
+	if j.grants == nil {
+		handlers := http.Refused("code that runs once")
+		handlers[abi.CallLog] = log.New(j.limits.Log, j.sinks.line)
+		handlers[abi.CallEmit] = emit.Refused("code that runs once")
+		return grant.NewDoor(j.limits, handlers, o)
+	}
+	j.sinks = j.sinks.cleaned(j.secrets)
+	auth := grant.NewAuthority(j.Subject, j.grants, r.quotas, r.refused(j))
 	call := func(ctx context.Context, name, function string, in agent.Payload, depth int) (agent.Payload, error) {
-		res, err := r.call(ctx, a.App, CallRequest{Agent: name, Function: function, Input: in}, depth)
+		res, err := r.call(ctx, j.App, CallRequest{Agent: name, Function: function, Input: in}, depth)
 		return res.Output, err
 	}
-	auth := grant.NewAuthority(grant.Subject{App: a.App, Agent: a.Name, ID: a.ID}, func() agent.Grants { return a.Grants }, nil, nil)
-	return grant.NewDoor(limits, map[string]grant.Handler{
-		abi.CallLog:   log.New(limits.Log, s.line),
-		abi.CallEmit:  emit.New(limits.Events, s.emit),
-		abi.CallHTTP:  http.New("agent \"" + a.Name + "\""),
-		abi.CallAgent: grantagent.New(auth, depth, call),
-	}, &grant.Options{Log: r.log})
+	handlers := http.Refused("agent \"" + j.Agent + "\"")
+	if r.opts.Egress != nil {
+		table := http.New(func() http.Client { return &outbound{r: r, job: &j, auth: auth} }, nil)
+		o.Close = append(o.Close, table.Close)
+		handlers = table.Handlers()
+	}
+	handlers[abi.CallLog] = log.New(j.limits.Log, j.sinks.line)
+	handlers[abi.CallEmit] = emit.New(j.limits.Events, j.sinks.emit)
+	handlers[abi.CallAgent] = grantagent.New(auth, j.depth, call)
+	if j.reply != nil {
+		maps.Copy(handlers, j.reply.Handlers())
+	}
+	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID)})
+	return grant.NewDoor(j.limits, handlers, o)
 }
 
 // lineList keeps console lines in memory.

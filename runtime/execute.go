@@ -2,11 +2,13 @@ package runtime
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/store"
 )
 
@@ -29,7 +31,8 @@ type execution struct {
 }
 
 // execute carries one run from Queued to its end. hard ends when the process must stop.
-func (r *Runtime) execute(hard context.Context, t *task) {
+func (r *Runtime) execute(hard context.Context, t *task, a admission) {
+	defer a.leave()
 	ctx, stop := context.WithCancelCause(hard)
 	defer stop(nil)
 	x := &execution{stop: stop, ended: make(chan struct{})}
@@ -50,13 +53,14 @@ func (r *Runtime) execute(hard context.Context, t *task) {
 		}
 		return
 	}
+	ctx = telemetry.With(telemetry.WithTraceparent(ctx, run.Trace), slog.String("run", string(run.ID)))
 	rec := newRecorder(run.ID)
 	go rec.write(
 		func(events []agent.Event) error {
 			return r.append(hard, store.SessionLog(run.App, run.Session), events)
 		},
 		stop)
-	res, err := r.perform(ctx, run, rec)
+	res, err := r.perform(ctx, run, a, rec)
 	rest, lost := rec.finish()
 	if lost != nil {
 		err = lost
@@ -116,25 +120,28 @@ func (r *Runtime) begin(hard context.Context, t *task) (run agent.Run, err error
 }
 
 // perform runs the code in a cell.
-func (r *Runtime) perform(ctx context.Context, run agent.Run, rec *recorder) (host.Result, error) {
-	got, limits, err := r.admit(ctx, run.App, run.Agent, agent.Limits{})
-	if err != nil {
-		return host.Result{}, r.stats.failed(err)
+func (r *Runtime) perform(ctx context.Context, run agent.Run, a admission, rec *recorder) (host.Result, error) {
+	if a.err != nil {
+		return host.Result{}, r.stats.failed(a.err)
 	}
-	d := r.door(got.agent, limits, 0, sinks{rec.line, rec.emit})
-	done := r.stats.begin()
-	res, err := r.cells.Call(ctx, host.Call{
-		Plugin: run.Plugin, Tenant: run.App, Function: run.Function, Input: run.Input,
-		Config: got.agent.Config, Limits: limits, Calls: d.Call,
+	j := r.jobOf(agent.UseRun, a.record, a.hold.Limits)
+	j.hold = a.hold
+	j.Session, j.Run, j.plugin, j.function, j.input = run.Session, run.ID, run.Plugin, run.Function, run.Input
+	j.sinks = sinks{rec.line, rec.emit, rec.event}
+	var res host.Result
+	err := r.inCell(ctx, j, func(ctx context.Context, c host.Call) (agent.Usage, error) {
+		var err error
+		res, err = r.cells.Call(ctx, c)
+		res.Output.Body = j.secrets.Bytes(res.Output.Body)
+		return res.Usage, err
 	})
-	done()
 	if err == nil {
 		return res, nil
 	}
 	if agent.KindOf(err) == agent.Internal && ctx.Err() == nil {
-		r.log.ErrorContext(ctx, "run", "run", run.ID, "agent", run.Agent, "error", err)
+		r.log.ErrorContext(ctx, "run", "agent", run.Agent, "error", err)
 	}
-	return res, r.stats.failed(err)
+	return res, err
 }
 
 // end writes the last events of a run together with its terminal status, and tells everybody. run is the run as it was

@@ -60,6 +60,7 @@ func (b *logbook) sinks(a *agent.Agent) sinks {
 			b.add(to, agent.Event{Kind: agent.EventEmit, Name: name, Data: data})
 			return nil
 		},
+		event: func(_ context.Context, ev agent.Event) { b.add(to, ev) },
 	}
 }
 

@@ -31,7 +31,7 @@ func (r *Runtime) PutPlugin(ctx context.Context, app agent.App, up Upload, once 
 	}
 	p := agent.Plugin{
 		App: app, Name: or(up.Name, manifest.Name), Version: or(up.Version, manifest.Version), Digest: agent.DigestOf(body),
-		Kind: src.Kind, Main: src.Main, Size: int64(len(up.Body)), Created: time.Now().UTC(),
+		Kind: src.Kind, Main: src.Main, Asks: manifest.Grants, Size: int64(len(up.Body)), Created: time.Now().UTC(),
 	}
 	if p.Version == "" {
 		p.Version = "0-" + p.Digest.Hex()[:12]
@@ -39,8 +39,11 @@ func (r *Runtime) PutPlugin(ctx context.Context, app agent.App, up Upload, once 
 	if err := checkPlugin(p); err != nil {
 		return agent.Plugin{}, false, err
 	}
-	prepared, err := r.cells.Prepare(ctx, src, progress)
+	prepared, err := r.cells.Prepare(ctx, host.Who{App: app, Weight: r.weight(ctx, app)}, src, progress)
 	if err != nil {
+		return agent.Plugin{}, false, err
+	}
+	if err := plugins.CheckImports(src, manifest); err != nil {
 		return agent.Plugin{}, false, err
 	}
 	p.Exports = prepared.Exports
@@ -48,17 +51,21 @@ func (r *Runtime) PutPlugin(ctx context.Context, app agent.App, up Upload, once 
 		return agent.Plugin{}, false, err
 	}
 	p, replayed, err := r.store.PutPlugin(ctx, p, once)
-	r.records.forgetPlugin(app, p.Name)
+	r.records.pushed(app, p.Name)
 	return p, replayed, err
 }
 
 // Check prepares code and stores nothing.
-func (r *Runtime) Check(ctx context.Context, up Upload) (host.Prepared, error) {
-	src, _, _, err := r.open(up)
+func (r *Runtime) Check(ctx context.Context, app agent.App, up Upload) (host.Prepared, error) {
+	src, manifest, _, err := r.open(up)
 	if err != nil {
 		return host.Prepared{}, err
 	}
-	return r.cells.Prepare(ctx, src, nil)
+	prepared, err := r.cells.Prepare(ctx, host.Who{App: app, Weight: r.weight(ctx, app)}, src, nil)
+	if err != nil {
+		return host.Prepared{}, err
+	}
+	return prepared, plugins.CheckImports(src, manifest)
 }
 
 // LoadSource returns stored code. A host asks for it when it has no image.

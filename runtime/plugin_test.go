@@ -103,11 +103,47 @@ func TestPutPluginRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want %s with %q", tt.name, err, tt.kind, tt.want)
 		}
 	}
-	_, err := r.Check(t.Context(), runtime.Upload{Filename: "x.ts", Body: []byte("\n  " + runtimetest.SyntaxError)})
+	_, err := r.Check(t.Context(), app, runtime.Upload{Filename: "x.ts", Body: []byte("\n  " + runtimetest.SyntaxError)})
 	if e := agent.AsError(err); e == nil || e.Pos != (agent.Pos{File: "x.ts", Line: 2, Column: 3}) {
 		t.Errorf("check: %v", err)
 	}
-	if _, err := r.Check(t.Context(), runtime.Upload{Filename: "x.ts", Body: []byte("1")}); err != nil {
+	if _, err := r.Check(t.Context(), app, runtime.Upload{Filename: "x.ts", Body: []byte("1")}); err != nil {
 		t.Errorf("check of good code: %v", err)
+	}
+}
+
+// A package says what its module may import, and what it asks for is kept with it.
+func TestPluginAsks(t *testing.T) {
+	r := newRig(t, nil, nil)
+	module := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x02\x20\x01\x0fextism:host/env\x0chttp_request\x00\x00")
+	put := func(version, manifest string) (agent.Plugin, error) {
+		t.Helper()
+		files := map[string][]byte{"main.wasm": module, "skep.json": []byte(manifest)}
+		body, err := plugins.Pack(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, checkErr := r.Check(t.Context(), app, runtime.Upload{Name: "m", Body: body}); kind(checkErr) == "ok" != strings.Contains(manifest, "http") {
+			t.Errorf("check of %s: %v", manifest, checkErr)
+		}
+		p, _, err := r.PutPlugin(t.Context(), app, runtime.Upload{Name: "m", Version: version, Body: body}, store.Once{}, nil)
+		return p, err
+	}
+	if _, err := put("1", `{"description":"asks for nothing"}`); kind(err) != "invalid" || !strings.Contains(err.Error(), "http_request") {
+		t.Errorf("an import that is not asked for: %v", err)
+	}
+	if _, err := r.store.Plugin(t.Context(), app, "m"); kind(err) != "not_found" {
+		t.Errorf("a refused package was stored: %v", err)
+	}
+	p, err := put("2", `{"grants":{"http":["https://api.example.com"]}}`)
+	if err != nil || p.Asks == nil || len(p.Asks.HTTP) != 1 {
+		t.Errorf("%+v %v", p.Asks, err)
+	}
+	if p, err = r.store.Plugin(t.Context(), app, "m@2"); err != nil || p.Asks == nil || len(p.Asks.HTTP) != 1 {
+		t.Errorf("stored: %+v %v", p.Asks, err)
+	}
+	bare, _, err := r.PutPlugin(t.Context(), app, runtime.Upload{Name: "bare", Body: module}, store.Once{}, nil)
+	if err != nil || bare.Asks != nil {
+		t.Errorf("a bare module: %+v %v", bare.Asks, err)
 	}
 }

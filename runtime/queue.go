@@ -14,7 +14,8 @@ type task struct {
 	id      agent.RunID
 	agent   string
 	session agent.SessionID
-	gone    bool // cancelled before its turn
+	in      int64 // bytes of its input
+	gone    bool  // cancelled before its turn
 }
 
 // queue says which run is next. The runs of one session are executed one after the other, in the order they came; agents
@@ -107,6 +108,23 @@ func (q *queue) next() *task {
 		return t
 	}
 	return nil
+}
+
+// later puts back a run that was popped and cannot be executed yet. Its session waits with it, until again gives it its turn.
+func (q *queue) later(t *task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queued[t.id] = t
+}
+
+func (q *queue) again(t *task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.gone {
+		q.release(t)
+		return
+	}
+	q.ready(t)
 }
 
 // done says that t was executed: the next run of its session may go.

@@ -44,6 +44,9 @@ func (c *recorder) emit(ctx context.Context, name string, data json.RawMessage) 
 	return c.add(ctx, agent.Event{Kind: agent.EventEmit, Name: name, Data: data})
 }
 
+// event adds an event of ours. When it cannot be written, the run fails and says so.
+func (c *recorder) event(ctx context.Context, ev agent.Event) { _ = c.add(ctx, ev) }
+
 // add queues an event. It returns before the event is durable; it waits while too much is queued.
 func (c *recorder) add(ctx context.Context, ev agent.Event) error {
 	ev.Run, ev.Time = c.run, time.Now().UTC()

@@ -15,6 +15,7 @@ import (
 	"github.com/skep-dev/skep/runtime/runtimetest"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/faultkv"
+	"github.com/skep-dev/skep/store/ledger"
 	"github.com/skep-dev/skep/store/memkv"
 )
 
@@ -38,7 +39,8 @@ func newRig(t testing.TB, funcs map[string]runtimetest.Func, o *runtime.Options,
 		}
 		return faultkv.Fault{}
 	})
-	st, err := store.Open(t.Context(), r.db, t.TempDir(), nil)
+	dir := t.TempDir()
+	st, err := store.Open(t.Context(), r.db, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +49,10 @@ func newRig(t testing.TB, funcs map[string]runtimetest.Func, o *runtime.Options,
 	if o == nil {
 		o = &runtime.Options{}
 	}
+	if o.Ledger, err = ledger.Open(t.Context(), st, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Ledger.Close() })
 	o.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	r.Runtime = runtime.New(st, runtimetest.New(funcs), o)
 	if _, _, err := r.PutPlugin(t.Context(), app, runtime.Upload{Name: "code", Filename: "a.ts", Body: []byte("export {}")}, store.Once{}, nil); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/store"
 )
 
@@ -84,10 +85,14 @@ func (r *Runtime) enqueue(ctx context.Context, app agent.App, req RunRequest, nr
 	if err := checkNames(req.Function, req.Key, req.Input.Type); err != nil {
 		return agent.Run{}, false, err
 	}
+	if err := r.mayQueue(rec, limits, req.Input); err != nil {
+		return agent.Run{}, false, r.stats.failed(err)
+	}
 	now := time.Now().UTC()
 	nr.Run = agent.Run{
 		App: app, ID: agent.NewRunID(now), Session: req.Session, Agent: req.Agent, Plugin: rec.plugin.Digest,
 		Function: req.Function, Input: req.Input, Status: agent.Queued, Created: now,
+		Trace: telemetry.Traceparent(ctx),
 	}
 	nr.Events = append(nr.Events, agent.Event{Kind: agent.EventRunQueued, Data: encode(map[string]string{"function": req.Function})})
 	for i := range nr.Events {
@@ -124,7 +129,7 @@ func defaultFunction(p *agent.Plugin) (string, error) {
 }
 
 func taskOf(run agent.Run) *task {
-	return &task{app: run.App, id: run.ID, agent: run.Agent, session: run.Session}
+	return &task{app: run.App, id: run.ID, agent: run.Agent, session: run.Session, in: int64(len(run.Input.Body))}
 }
 
 // Cancel ends runs and returns them in the order of ids, ended. A run that ended before stays as it is. When one of the

@@ -4,21 +4,29 @@ package runtime
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	goruntime "runtime"
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/host/egress"
+	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/plugins"
+	"github.com/skep-dev/skep/runtime/quota"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/ledger"
+	"github.com/skep-dev/skep/vault/inject"
 )
 
 // Cells is what runs code: a *host.Host, or the scripted cells of package runtimetest. It is safe for concurrent use.
 type Cells interface {
 	// Prepare checks and compiles code. progress may be nil.
-	Prepare(ctx context.Context, src agent.Source, progress func(host.Progress)) (host.Prepared, error)
+	Prepare(ctx context.Context, who host.Who, src agent.Source, progress func(host.Progress)) (host.Prepared, error)
 	// Call runs one function in a fresh cell. The cell stops soon after ctx ends.
 	Call(ctx context.Context, c host.Call) (host.Result, error)
 	// Fetch gives an HTTP request to a script's fetch handler in a fresh cell.
@@ -36,25 +44,36 @@ type Options struct {
 	MaxLimits agent.Limits   // the most an agent may ask; agent.MaxLimits
 	Packages  plugins.Limits // of uploads
 	LogLines  int            // console lines of stateless calls that may wait to be written; 10,000
+	Tracer    trace.Tracer   // nil records nothing
+	Ledger    *ledger.Ledger // where usage is written down; nil means nowhere
+	Quotas    *quota.Keeper  // what has counted the day's usage; a new one unless given
+	Egress    *egress.Egress // the way out for agents' requests; nil refuses them all
+	Secrets   inject.Source  // of what goes into those; nil means that there are none
 	Window    int            // bytes of recent events kept for each log somebody listens to; 1 MiB
 }
 
 // Runtime is safe for concurrent use. Its lock order: a lock of one part (queue, watches, records, feeds, a hub, a
-// recorder, the logbook) is never held while another's is taken, but for feeds before hub.
+// recorder, the logbook) is never held while another's is taken, but for feeds before hub; changes of one agent are
+// held apart by a lock that is taken before all others.
 type Runtime struct {
-	store   *store.Store
-	cells   Cells
-	opts    Options
-	log     *slog.Logger
-	records records
-	queue   *queue
-	watches watches
-	feeds   *feeds
-	logbook *logbook
-	stats   counters
+	store    *store.Store
+	cells    Cells
+	opts     Options
+	log      *slog.Logger
+	records  records
+	queue    *queue
+	watches  watches
+	feeds    *feeds
+	logbook  *logbook
+	quotas   *quota.Keeper
+	injector *inject.Injector // nil without a way out
+	refusals refusals
+	stats    counters
 
 	mu     sync.Mutex
 	active map[agent.RunID]*execution
+
+	disowned chan struct{} // has one when agents were deleted
 }
 
 // New returns a runtime that answers calls at once and executes runs while Run is running. It starts nothing.
@@ -66,6 +85,10 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if opts.Tracer == nil {
+		opts.Tracer = telemetry.None()
+	}
+	opts.Log = telemetry.Logger(opts.Log)
 	opts.Workers = or(opts.Workers, max(16, 4*goruntime.GOMAXPROCS(0)))
 	opts.Grace = or(opts.Grace, 10*time.Second)
 	opts.Limits = opts.Limits.Or(agent.DefaultLimits())
@@ -74,8 +97,17 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	opts.Window = or(opts.Window, 1<<20)
 	r := &Runtime{
 		store: st, cells: cells, opts: opts, log: opts.Log,
-		queue: newQueue(), active: make(map[agent.RunID]*execution),
+		queue: newQueue(), active: make(map[agent.RunID]*execution), disowned: make(chan struct{}, 1),
 	}
+	if r.quotas = opts.Quotas; r.quotas == nil {
+		o := &quota.Options{}
+		if opts.Ledger != nil {
+			o.Note = opts.Ledger.Append
+		}
+		r.quotas = quota.New(quota.Start{Day: time.Now()}, o)
+	}
+	r.injector = newInjector(&opts)
+	r.records.changing.seed = maphash.MakeSeed()
 	r.feeds = newFeeds(st, opts.Window)
 	r.logbook = newLogbook(opts.LogLines, r.appendLog)
 	return r
@@ -92,6 +124,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	var work, logs sync.WaitGroup
 	logsDone := make(chan struct{})
 	logs.Go(func() { r.logbook.run(hard, logsDone) })
+	work.Go(func() { r.dropStates(ctx) })
 	r.dispatch(ctx, hard, &work)
 
 	idle := make(chan struct{})
@@ -124,8 +157,17 @@ func (r *Runtime) dispatch(ctx, hard context.Context, work *sync.WaitGroup) {
 		}
 		work.Go(func() {
 			defer func() { <-slots }()
+			a, wait := r.admitRun(hard, t)
+			if wait > 0 { // in no slot, and before it counts as begun
+				r.queue.later(t)
+				work.Go(func() {
+					pause(ctx, wait)
+					r.queue.again(t)
+				})
+				return
+			}
 			defer r.queue.done(t)
-			r.execute(hard, t)
+			r.execute(hard, t, a)
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"maps"
+	"sync"
 	"sync/atomic"
 
 	"github.com/skep-dev/skep/agent"
@@ -8,9 +10,12 @@ import (
 
 // Stats is what the runtime counted since it was made, and what is going on now.
 type Stats struct {
-	Calls        int64                // cells begun, those of runs and of calls between agents included
-	Live         int64                // cells that run now
-	Failures     map[agent.Kind]int64 // of calls and runs
+	Calls        int64                 // cells begun, those of runs and of calls between agents included
+	Live         int64                 // cells that run now
+	Failures     map[agent.Kind]int64  // of calls and runs
+	Kills        map[agent.Limit]int64 // of calls and runs, by the limit or quota that was hit
+	Refused      map[string]int64      // what agents asked for without a grant, by the kind of grant
+	Egress       Egress
 	Runs         map[agent.RunStatus]int64
 	RunsQueued   int   // now
 	RunsActive   int   // now
@@ -20,8 +25,19 @@ type Stats struct {
 	LogReads     int64 // reads of the store for listeners
 }
 
+// Egress is what agents' outbound requests came to.
+type Egress struct {
+	Requests       map[string]int64 // by outcome: a class of status such as "2xx", or the kind of the error
+	Sent, Received int64            // bytes of bodies
+}
+
 type counters struct {
 	calls, live atomic.Int64
+	kills       [agent.MaxLimit + 1]atomic.Int64
+	refused     tally
+	egress      tally
+	sent        atomic.Int64
+	received    atomic.Int64
 	failures    [agent.Cancelled + 1]atomic.Int64
 	runs        [agent.RunCancelled + 1]atomic.Int64
 }
@@ -34,8 +50,33 @@ func (c *counters) begin() (done func()) {
 }
 
 func (c *counters) failed(err error) error {
-	c.failures[min(agent.KindOf(err), agent.Cancelled)].Add(1)
+	e := agent.AsError(err)
+	c.failures[min(e.Kind, agent.Cancelled)].Add(1)
+	if e.Limit != agent.NoLimit {
+		c.kills[min(e.Limit, agent.MaxLimit)].Add(1)
+	}
 	return err
+}
+
+// tally counts by a name of a small set.
+type tally struct {
+	mu sync.Mutex
+	n  map[string]int64
+}
+
+func (t *tally) add(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n == nil {
+		t.n = map[string]int64{}
+	}
+	t.n[name]++
+}
+
+func (t *tally) all() map[string]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.n)
 }
 
 func (c *counters) ended(s agent.RunStatus) { c.runs[min(s, agent.RunCancelled)].Add(1) }
@@ -49,6 +90,13 @@ func (r *Runtime) Stats() Stats {
 	for _, k := range agent.Kinds() {
 		s.Failures[k] = r.stats.failures[k].Load()
 	}
+	s.Kills, s.Refused = map[agent.Limit]int64{}, r.stats.refused.all()
+	for l := range r.stats.kills {
+		if n := r.stats.kills[l].Load(); n > 0 {
+			s.Kills[agent.Limit(l)] = n
+		}
+	}
+	s.Egress = Egress{Requests: r.stats.egress.all(), Sent: r.stats.sent.Load(), Received: r.stats.received.Load()}
 	for st := agent.Completed; st <= agent.RunCancelled; st++ {
 		s.Runs[st] = r.stats.runs[st].Load()
 	}

@@ -27,6 +27,7 @@ type Fetch func(ctx context.Context, c host.Call, req host.Request) (host.Respon
 // fields must not change while cells run.
 type Cells struct {
 	Funcs   map[string]Func
+	Any     Func  // every other function; nil means there are none
 	OnFetch Fetch // nil means the code has no fetch handler
 }
 
@@ -37,7 +38,7 @@ const SyntaxError = "syntax error!"
 func New(funcs map[string]Func) *Cells { return &Cells{Funcs: funcs} }
 
 // Prepare implements runtime.Cells.
-func (c *Cells) Prepare(ctx context.Context, src agent.Source, progress func(host.Progress)) (host.Prepared, error) {
+func (c *Cells) Prepare(ctx context.Context, _ host.Who, src agent.Source, progress func(host.Progress)) (host.Prepared, error) {
 	body := src.Files[src.Main]
 	if at := bytes.Index(body, []byte(SyntaxError)); at >= 0 {
 		line := 1 + bytes.Count(body[:at], []byte("\n"))
@@ -55,6 +56,9 @@ func (c *Cells) Prepare(ctx context.Context, src agent.Source, progress func(hos
 // Call implements runtime.Cells.
 func (c *Cells) Call(ctx context.Context, call host.Call) (host.Result, error) {
 	fn, ok := c.Funcs[call.Function]
+	if !ok && c.Any != nil {
+		fn, ok = c.Any, true
+	}
 	if !ok {
 		return host.Result{}, agent.Errorf(agent.NotFound, "the code has no function %q", call.Function)
 	}
@@ -105,7 +109,7 @@ func (c *Cells) Fetch(ctx context.Context, call host.Call, req host.Request) (ho
 
 // Eval implements runtime.Cells.
 func (c *Cells) Eval(ctx context.Context, src agent.Source, call host.Call) (host.Result, error) {
-	if _, err := c.Prepare(ctx, src, nil); err != nil {
+	if _, err := c.Prepare(ctx, host.Who{App: call.Tenant}, src, nil); err != nil {
 		return host.Result{}, err
 	}
 	if call.Function == "" {

@@ -1,0 +1,97 @@
+package runtime
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/host/grant"
+	"github.com/skep-dev/skep/host/grant/reply"
+	"github.com/skep-dev/skep/runtime/quota"
+	"github.com/skep-dev/skep/vault/scrub"
+)
+
+// job is what one cell is made for.
+type job struct {
+	grant.Subject
+	kind     agent.UsageKind
+	function string
+	grants   func() agent.Grants // as they are now; nil for code that runs once
+	plugin   agent.Digest
+	input    agent.Payload
+	config   map[string]string
+	limits   agent.Limits // all set
+	weight   int          // of the app
+	depth    int          // how many agents wait for it
+	sinks    sinks
+	reply    *reply.Reply // of a fetch handler whose response may go out in pieces, else nil
+
+	quota, appQuota agent.Quota
+	in              int64                            // bytes of a request; of an input they are known
+	hold            *quota.Hold                      // of a run, which was let in before it began
+	traffic         func(sent, received int64) error // set by inCell
+	secrets         *scrub.Set                       // that went out of the cell; nil for code that runs once
+}
+
+// jobOf returns the job of calling an agent's function.
+func (r *Runtime) jobOf(kind agent.UsageKind, rec record, limits agent.Limits) job {
+	return job{
+		Subject: grant.Subject{App: rec.agent.App, Agent: rec.agent.Name, ID: rec.agent.ID}, kind: kind,
+		grants: r.grantsOf(rec), weight: rec.weight, plugin: rec.plugin.Digest, config: rec.agent.Config, limits: limits,
+		quota: rec.agent.Quota, appQuota: rec.quota, secrets: new(scrub.Set),
+	}
+}
+
+// inCell runs a job, with run making the cell. Every cell passes here: it is kept within the quotas, counted, traced, and given
+// its door, which is closed when the cell has ended; and what it cost is in the ledger when inCell returns.
+func (r *Runtime) inCell(ctx context.Context, j job, run func(context.Context, host.Call) (agent.Usage, error)) error {
+	m, err := r.meter(&j)
+	if err != nil {
+		return r.stats.failed(err)
+	}
+	defer func() { m.hold.Done(time.Now(), agent.Cost{}) }() // after a panic; else it has been
+	ctx, span := r.opts.Tracer.Start(ctx, j.kind.String())
+	d := r.door(j)
+	closeDoor := sync.OnceFunc(d.Close)
+	defer closeDoor()
+	done := r.stats.begin()
+	usage, err := run(ctx, host.Call{
+		Plugin: j.plugin, Tenant: j.App, Agent: j.Agent, Weight: j.weight, Function: j.function, Input: j.input, Config: j.config, Limits: j.limits,
+		Calls: d.Call, Depth: j.depth, Vars: j.grants != nil && j.grants().State != nil,
+	})
+	done()
+	closeDoor()
+	if j.secrets != nil {
+		err = cleanError(j.secrets, err)
+	}
+	err = m.end(ctx, &j, usage, err)
+	endSpan(span, j, usage, err)
+	if err != nil {
+		return r.stats.failed(err)
+	}
+	return nil
+}
+
+func endSpan(span trace.Span, j job, usage agent.Usage, err error) {
+	if span.IsRecording() {
+		span.SetAttributes(
+			attribute.String("skep.app", string(j.App)), attribute.String("skep.agent", j.Agent), attribute.String("skep.function", j.function),
+			attribute.Int64("skep.cpu_ns", int64(usage.CPU)), attribute.Int64("skep.memory_bytes", usage.Memory),
+			attribute.Int64("skep.host_calls", usage.HostCalls))
+		if j.Run != "" {
+			span.SetAttributes(attribute.String("skep.run", string(j.Run)), attribute.String("skep.session", string(j.Session)))
+		}
+		if err != nil {
+			e := agent.AsError(err)
+			span.SetAttributes(attribute.String("error.type", e.Kind.String()))
+			span.SetStatus(codes.Error, e.Msg)
+		}
+	}
+	span.End()
+}

@@ -1,0 +1,22 @@
+package runtime
+
+// ForgetRecords empties the cache.
+func (r *Runtime) ForgetRecords() {
+	r.records.mu.Lock()
+	defer r.records.mu.Unlock()
+	clear(r.records.agents)
+	clear(r.records.plugins)
+}
+
+// Living counts the agents that the cache or a cell holds.
+func (r *Runtime) Living() int {
+	r.records.mu.RLock()
+	defer r.records.mu.RUnlock()
+	n := 0
+	for _, p := range r.records.living {
+		if p.Value() != nil {
+			n++
+		}
+	}
+	return n
+}

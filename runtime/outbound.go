@@ -1,0 +1,303 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/host/egress"
+	"github.com/skep-dev/skep/host/grant"
+	grantagent "github.com/skep-dev/skep/host/grant/agent"
+	granthttp "github.com/skep-dev/skep/host/grant/http"
+	"github.com/skep-dev/skep/internal/telemetry"
+	"github.com/skep-dev/skep/vault/inject"
+	"github.com/skep-dev/skep/vault/scrub"
+)
+
+// outbound makes one request of a cell: it is judged by the cell's authority, shown to the app's outbound handler if there is
+// one, and given its secrets on the way out. It is a granthttp.Client and an egress.Guard.
+type outbound struct {
+	r    *Runtime
+	job  *job
+	auth *grant.Authority
+
+	mu   sync.Mutex
+	now  agent.Request // where the request goes, of the last hop
+	used []string      // secrets that went into the last hop
+}
+
+// Do makes the request.
+func (o *outbound) Do(ctx context.Context, req *granthttp.Request) (*granthttp.Response, error) {
+	ctx, span := o.r.opts.Tracer.Start(ctx, "http", trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	res, err := o.do(ctx, req)
+	if span.IsRecording() {
+		o.mu.Lock()
+		to := o.now
+		o.mu.Unlock()
+		span.SetAttributes(semconv.HTTPRequestMethodKey.String(to.Method), semconv.ServerAddress(to.Host), semconv.URLPath(to.Path))
+		if err != nil {
+			span.SetAttributes(attribute.String("error.type", agent.KindOf(err).String()))
+			span.SetStatus(codes.Error, agent.AsError(err).Msg)
+		} else {
+			span.SetAttributes(semconv.HTTPResponseStatusCode(res.Status))
+		}
+	}
+	return res, err
+}
+
+func (o *outbound) do(ctx context.Context, req *granthttp.Request) (*granthttp.Response, error) {
+	info, err := o.r.App(ctx, o.job.App)
+	if err != nil {
+		return nil, err
+	}
+	if info.Outbound != "" && info.Outbound != o.job.Agent {
+		return o.pass(ctx, info.Outbound, req)
+	}
+	body := req.Body
+	switch {
+	case body == nil:
+	case req.Length >= 0:
+		if err := o.job.traffic(req.Length, 0); err != nil {
+			return nil, err
+		}
+	default:
+		body = &counted{Reader: body, count: func(n int64) error { return o.job.traffic(n, 0) }}
+	}
+	res, err := o.r.opts.Egress.Do(ctx, o, &egress.Request{
+		Owner: egress.Owner{App: o.job.App, Agent: o.job.Agent}, Method: req.Method, URL: req.URL, Header: o.header(ctx, req.Header),
+		Body: body, Length: req.Length, Redirect: egress.Redirect(req.Redirect), Observe: func(u agent.HTTPUse) { o.observe(ctx, u) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if res.Status == http.StatusUnauthorized {
+		o.mu.Lock()
+		used := slices.Clone(o.used)
+		o.mu.Unlock()
+		for _, name := range used {
+			o.r.injector.Rejected(o.job.App, name)
+		}
+	}
+	return &granthttp.Response{
+		Status: res.Status, StatusText: res.StatusText, Header: res.Header, URL: res.URL, Redirected: res.Redirected,
+		Body: &counted{Reader: res.Body, Closer: res.Body, count: func(n int64) error { return o.job.traffic(0, n) }},
+	}, nil
+}
+
+// header adds the place in the trace, unless the guest says one.
+func (o *outbound) header(ctx context.Context, h [][2]string) [][2]string {
+	t := telemetry.Traceparent(ctx)
+	if t == "" || slices.ContainsFunc(h, func(f [2]string) bool { return strings.EqualFold(f[0], "traceparent") }) {
+		return h
+	}
+	return append(h[:len(h):len(h)], [2]string{"traceparent", t})
+}
+
+// Allow judges one hop.
+func (o *outbound) Allow(ctx context.Context, to agent.Request) error {
+	if err := o.auth.HTTP(ctx, to); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.now, o.used = to, nil
+	return nil
+}
+
+// Still judges again where the request goes, by the grants as they are now.
+func (o *outbound) Still(ctx context.Context) error {
+	o.mu.Lock()
+	to := o.now
+	o.mu.Unlock()
+	if to.Host == "" { // it has not been allowed yet
+		return nil
+	}
+	return o.auth.StillHTTP(ctx, to)
+}
+
+// Sign puts secrets into one hop. What went in is taken out of all that the cell says from now on.
+func (o *outbound) Sign(ctx context.Context, req *http.Request, to agent.Request) (egress.Cleaner, error) {
+	clean, err := o.r.injector.Sign(context.WithValue(ctx, exchangeKey{}, o.job.App), inject.Use{
+		App: o.job.App, Agent: o.job.Agent, Run: o.job.Run,
+		Allow: func(ctx context.Context, name string) error { return o.auth.Secret(ctx, name, to) },
+		Audit: o.audit,
+	}, req, to)
+	if clean == nil || err != nil {
+		return nil, err
+	}
+	o.job.secrets.Add(clean)
+	return clean, nil
+}
+
+// audit writes a use of a secret down before the secret leaves.
+func (o *outbound) audit(ctx context.Context, use agent.SecretUse) error {
+	ev := agent.Event{Kind: agent.EventSecretUsed, Data: encode(use)}
+	if err := o.r.Audit(ctx, o.job.App, ev); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	o.used = append(o.used, use.Secret)
+	o.mu.Unlock()
+	o.job.sinks.event(ctx, ev)
+	return nil
+}
+
+// observe tells of one hop that has ended.
+func (o *outbound) observe(ctx context.Context, use agent.HTTPUse) {
+	use.Agent, use.Run = o.job.Agent, o.job.Run
+	outcome := fmt.Sprintf("%dxx", use.Status/100)
+	if use.Status == 0 {
+		outcome = "failed"
+	}
+	o.r.stats.egress.add(outcome)
+	o.r.stats.sent.Add(use.Sent)
+	o.r.stats.received.Add(use.Received)
+	o.job.sinks.event(ctx, agent.Event{Kind: agent.EventHTTP, Data: encode(use)})
+}
+
+// maxPassed is the most bytes of a body that an outbound handler is shown.
+const maxPassed = 8 << 20
+
+// pass has the app's outbound handler answer the request, which the agent must be granted all the same. Placeholders of secrets
+// stay what they are: the handler may send them on where it is granted to.
+func (o *outbound) pass(ctx context.Context, handler string, req *granthttp.Request) (*granthttp.Response, error) {
+	u, to, err := egress.Parse(req.Method, req.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Allow(ctx, to); err != nil {
+		return nil, err
+	}
+	if o.job.depth+1 > grantagent.MaxDepth {
+		return nil, agent.Errorf(agent.Exhausted, "agents call each other more than %d deep: is the outbound handler %q in a cycle?", grantagent.MaxDepth, handler)
+	}
+	in := host.Request{Method: to.Method, URL: u.String(), Header: append(slices.Clone(req.Header), [2]string{"skep-agent", o.job.Agent})}
+	if req.Body != nil {
+		if in.Body, err = io.ReadAll(io.LimitReader(req.Body, maxPassed+1)); err != nil {
+			return nil, agent.Wrap(agent.Invalid, err, "the request's body could not be read")
+		}
+		if len(in.Body) > maxPassed {
+			return nil, agent.Exceeded(agent.LimitHTTP, "the request's body has more than %d bytes, the most that the outbound handler %q is shown", maxPassed, handler)
+		}
+	}
+	res, err := o.r.fetch(ctx, o.job.App, handler, in, o.job.depth+1, nil)
+	if err != nil {
+		e := *agent.AsError(err)
+		e.Msg = fmt.Sprintf("the app's outbound handler %q refused the request: %s", handler, e.Msg)
+		return nil, &e
+	}
+	return &granthttp.Response{
+		Status: res.Status, Header: res.Header, URL: u.String(), Body: io.NopCloser(bytes.NewReader(res.Body)),
+	}, nil
+}
+
+// counted is a body whose bytes are counted before anybody has them.
+type counted struct {
+	io.Reader
+	io.Closer
+	count func(n int64) error
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	if n > 0 {
+		if refused := c.count(int64(n)); refused != nil {
+			return 0, refused
+		}
+	}
+	return n, err
+}
+
+func (c *counted) Close() error {
+	if c.Closer == nil {
+		return nil
+	}
+	return c.Closer.Close()
+}
+
+// exchange makes the requests that exchange secrets for tokens, each app's on connections of its own.
+type exchange struct{ egress *egress.Egress }
+
+type exchangeKey struct{} // of the app, in a context
+
+func (e exchange) Do(req *http.Request) (*http.Response, error) {
+	app, _ := req.Context().Value(exchangeKey{}).(agent.App)
+	return e.egress.RoundTripper(exchangeGuard{}, egress.Owner{App: app}).RoundTrip(req)
+}
+
+// exchangeGuard lets through what exchanges a secret for a token: where that goes is said by the secret, which its owner set.
+type exchangeGuard struct{}
+
+func (exchangeGuard) Allow(context.Context, agent.Request) error { return nil }
+func (exchangeGuard) Sign(context.Context, *http.Request, agent.Request) (egress.Cleaner, error) {
+	return nil, nil
+}
+
+// noSecrets is the source of a runtime that has none.
+type noSecrets struct{}
+
+func (noSecrets) Material(_ context.Context, _ agent.App, name string) (inject.Material, error) {
+	return inject.Material{}, agent.Errorf(agent.NotFound, "there is no secret %q", name)
+}
+
+// newInjector returns what puts secrets into requests, or nil when there is no way out for any.
+func newInjector(o *Options) *inject.Injector {
+	if o.Egress == nil {
+		return nil
+	}
+	if o.Secrets == nil {
+		return inject.New(noSecrets{}, nil)
+	}
+	return inject.New(o.Secrets, &inject.Options{Exchange: exchange{o.Egress}})
+}
+
+// cleanJSON takes secrets out of a JSON value, which stays one.
+func cleanJSON(secrets *scrub.Set, data json.RawMessage) json.RawMessage {
+	out := secrets.Bytes(data)
+	if bytes.Equal(out, data) || json.Valid(out) {
+		return out
+	}
+	return json.RawMessage(`"` + scrub.Mark + `"`)
+}
+
+// cleanError takes secrets out of what a caller learns of an error.
+func cleanError(secrets *scrub.Set, err error) error {
+	var e *agent.Error
+	if secrets.Scrubber() == nil || !errors.As(err, &e) {
+		return err
+	}
+	clean := *e
+	clean.Msg, clean.Hint, clean.Stack = secrets.String(e.Msg), secrets.String(e.Hint), secrets.String(e.Stack)
+	if e.Err != nil {
+		clean.Err = errors.New(secrets.String(e.Err.Error()))
+	}
+	return &clean
+}
+
+// cleaned wraps sinks so that no secret that went out of the cell is in what the cell says.
+func (s sinks) cleaned(secrets *scrub.Set) sinks {
+	out := sinks{event: s.event}
+	out.line = func(ctx context.Context, line agent.LogLine) error {
+		line.Message = secrets.String(line.Message)
+		return s.line(ctx, line)
+	}
+	out.emit = func(ctx context.Context, name string, data json.RawMessage) error {
+		return s.emit(ctx, secrets.String(name), cleanJSON(secrets, data))
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store"
+)
+
+// ownState is one owner's state as a cell's door reaches it.
+type ownState struct {
+	store *store.Store
+	owner store.Owner
+}
+
+func (s ownState) Get(ctx context.Context, keys []string) ([]agent.StateEntry, error) {
+	return s.store.State(ctx, s.owner, keys...)
+}
+
+func (s ownState) List(ctx context.Context, r agent.StateRange) ([]agent.StateEntry, string, error) {
+	return s.store.ListState(ctx, s.owner, r)
+}
+
+func (s ownState) Edit(ctx context.Context, bounds agent.StateGrant, edits []agent.StateEdit) (int64, error) {
+	return s.store.EditState(ctx, s.owner, bounds, edits...)
+}
+
+// ListState returns one page of an agent's state, the After of the next page, and what the whole state holds.
+func (r *Runtime) ListState(ctx context.Context, app agent.App, name string, q agent.StateRange) (list []agent.StateEntry, next string, size agent.StateSize, err error) {
+	o, _, err := r.stateOf(ctx, app, name)
+	if err != nil {
+		return nil, "", size, err
+	}
+	if list, next, err = r.store.ListState(ctx, o, q); err != nil {
+		return nil, "", size, err
+	}
+	size, err = r.store.StateSize(ctx, o)
+	return list, next, size, err
+}
+
+// State returns one key of an agent's state.
+func (r *Runtime) State(ctx context.Context, app agent.App, name, key string) (agent.StateEntry, error) {
+	o, _, err := r.stateOf(ctx, app, name)
+	if err != nil {
+		return agent.StateEntry{}, err
+	}
+	got, err := r.store.State(ctx, o, key)
+	if err == nil && len(got) == 0 {
+		err = agent.Errorf(agent.NotFound, "there is no key %.80q in the state of agent %q", key, name)
+	}
+	if err != nil {
+		return agent.StateEntry{}, err
+	}
+	return got[0], nil
+}
+
+// EditState makes edits of an agent's state in one commit and returns the version of the keys that were set. Whoever edits from
+// outside is held to what the agent was granted, and an agent that was granted nothing can only have keys deleted.
+func (r *Runtime) EditState(ctx context.Context, app agent.App, name string, edits ...agent.StateEdit) (int64, error) {
+	o, grant, err := r.stateOf(ctx, app, name)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range edits {
+		if grant == nil && e.Act == agent.StateSet {
+			return 0, &agent.Error{
+				Kind: agent.Conflict, Msg: "agent " + name + " was granted no state", Hint: "skep agent update " + name + " --grant-state",
+			}
+		}
+	}
+	bounds := agent.StateGrant{}
+	if grant != nil {
+		bounds = *grant
+	}
+	return r.store.EditState(ctx, o, bounds.Or(), edits...)
+}
+
+func (r *Runtime) stateOf(ctx context.Context, app agent.App, name string) (store.Owner, *agent.StateGrant, error) {
+	a, err := r.store.Agent(ctx, app, name)
+	return store.AgentState(app, a.ID), a.Grants.State, err
+}
+
+// dropRetry is how long the removal of deleted agents' states rests after a failure.
+const dropRetry = time.Minute
+
+// dropStates removes the states of deleted agents, those of before this process first, until ctx ends.
+func (r *Runtime) dropStates(ctx context.Context) {
+	for {
+		var again <-chan time.Time
+		if err := r.store.DropStates(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			r.log.WarnContext(ctx, "the states of deleted agents were not removed and will be later", "error", err)
+			again = time.After(dropRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.disowned:
+		case <-again:
+		}
+	}
+}
