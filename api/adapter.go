@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +16,13 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/telemetry"
 )
 
 // endpoint is a handler with its types forgotten.
@@ -64,13 +70,15 @@ type raw struct {
 	contentType string
 	header      [][2]string
 	body        []byte
+	stream      *stream // in place of all others, when the body comes in pieces
 }
 
 // request is the context of one request.
 type request struct {
 	context.Context
 	id    string
-	trace trace
+	token agent.Token // the zero one on routes that need none
+	app   agent.App   // that it is about
 }
 
 type requestKey struct{}
@@ -88,21 +96,34 @@ func requestOf(ctx context.Context) *request { return ctx.Value(requestKey{}).(*
 // serve answers one request on a route.
 func (s *Server) serve(l life, r *route, c *fiber.Ctx) (err error) {
 	began := time.Now()
-	req := &request{Context: l.hard, id: s.ids.next()}
-	if h := c.Request().Header.Peek("Traceparent"); len(h) > 0 {
-		req.trace = continueTrace(string(h))
-	}
+	req := &request{id: s.ids.next()}
+	ctx := telemetry.WithTraceparent(l.hard, string(c.Request().Header.Peek("Traceparent")))
+	ctx, span := s.o.Tracer.Start(ctx, r.method+" "+r.path, trace.WithSpanKind(trace.SpanKindServer))
+	req.Context = telemetry.With(ctx, slog.String("request", req.id))
 	defer func() {
 		if err != nil {
 			err = s.fail(c, req, err)
 		}
 		s.note(r, c, req, time.Since(began))
+		endSpan(span, r, c.Response().StatusCode(), req.id)
 	}()
 	out, err := guarded(func() (any, error) { return s.answer(req, r, c) })
 	if err != nil {
 		return err
 	}
 	return s.respond(l, r, c, req, out)
+}
+
+// endSpan tells how the request ended, in the terms of OpenTelemetry's conventions for HTTP servers.
+func endSpan(span trace.Span, r *route, status int, id string) {
+	if span.IsRecording() {
+		span.SetAttributes(semconv.HTTPRequestMethodKey.String(r.method), semconv.HTTPRoute(r.path),
+			semconv.HTTPResponseStatusCode(status), attribute.String("skep.request", id))
+		if status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, http.StatusText(status))
+		}
+	}
+	span.End()
 }
 
 // guarded turns a panic of f into an error.
@@ -116,10 +137,8 @@ func guarded(f func() (any, error)) (out any, err error) {
 }
 
 func (s *Server) answer(req *request, r *route, c *fiber.Ctx) (any, error) {
-	var token agent.TokenID
 	if !r.open {
-		var err error
-		if token, err = s.tokens.authenticate(req, string(c.Request().Header.Peek("Authorization"))); err != nil {
+		if err := s.admit(req, r, c); err != nil {
 			return nil, err
 		}
 	}
@@ -135,7 +154,7 @@ func (s *Server) answer(req *request, r *route, c *fiber.Ctx) (any, error) {
 			return nil, err
 		}
 	}
-	return r.endpoint.call(req, fiberSource{c}, token, body)
+	return r.endpoint.call(req, fiberSource{c}, req.token.ID, body)
 }
 
 // readBody returns the body as a slice of the caller's own.
@@ -183,6 +202,9 @@ func (s *Server) respond(l life, r *route, c *fiber.Ctx, req *request, out any) 
 		c.Status(status)
 		return nil
 	case raw:
+		if out.stream != nil {
+			return s.respond(l, r, c, req, out.stream)
+		}
 		for _, h := range out.header {
 			c.Response().Header.Add(h[0], h[1])
 		}
@@ -196,10 +218,17 @@ func (s *Server) respond(l life, r *route, c *fiber.Ctx, req *request, out any) 
 		c.Response().SetBodyRaw(out.body)
 		return nil
 	case *stream:
-		c.Status(http.StatusOK)
-		c.Set("Cache-Control", "no-store")
+		c.Status(cmp.Or(out.status, http.StatusOK))
+		if out.header == nil {
+			c.Set("Cache-Control", "no-store")
+		}
 		c.Set("X-Accel-Buffering", "no") // nginx would hold events back
-		c.Response().Header.SetContentType(out.contentType)
+		for _, h := range out.header {
+			c.Response().Header.Add(h[0], h[1])
+		}
+		if out.contentType != "" {
+			c.Response().Header.SetContentType(out.contentType)
+		}
 		c.Response().ImmediateHeaderFlush = true
 		c.Context().SetBodyStream(s.newStreamBody(l, out, c.Context().Conn()), -1)
 		return nil
@@ -219,8 +248,8 @@ func (s *Server) respond(l life, r *route, c *fiber.Ctx, req *request, out any) 
 // mark names the request in its response.
 func (s *Server) mark(c *fiber.Ctx, req *request) {
 	c.Response().Header.Set("Request-Id", req.id)
-	if req.trace.id != "" {
-		c.Response().Header.Set("Traceparent", req.trace.String())
+	if t := telemetry.Traceparent(req); t != "" {
+		c.Response().Header.Set("Traceparent", t)
 	}
 }
 
@@ -231,7 +260,7 @@ func (s *Server) fail(c *fiber.Ctx, req *request, err error) error {
 	if p.Kind == agent.Internal {
 		level = slog.LevelError
 	}
-	s.o.Log.Log(req, level, "api: request failed", "request", req.id, "trace", req.trace.id, "method", strings.Clone(c.Method()),
+	s.o.Log.Log(req, level, "api: request failed", "method", strings.Clone(c.Method()),
 		"path", strings.Clone(c.Path()), "status", p.Status, "err", err)
 
 	c.Response().ResetBody()
@@ -240,7 +269,7 @@ func (s *Server) fail(c *fiber.Ctx, req *request, err error) error {
 	case p.Status == http.StatusUnauthorized:
 		c.Set("WWW-Authenticate", `Bearer realm="skep"`)
 	case p.worthRetrying():
-		c.Set("Retry-After", retryAfter)
+		c.Set("Retry-After", p.retryAfter())
 	}
 	c.Status(p.Status)
 	c.Response().Header.SetContentType(typeProblem)
@@ -269,7 +298,8 @@ func (s *Server) refuse(c *fiber.Ctx, err error) error {
 	} else if _, ok := errors.AsType[*agent.Error](err); !ok { // a request that cannot be parsed
 		err = agent.Wrap(agent.Invalid, err, "the request is not valid HTTP")
 	}
-	return s.fail(c, &request{Context: context.Background(), id: s.ids.next()}, err)
+	id := s.ids.next()
+	return s.fail(c, &request{Context: telemetry.With(context.Background(), slog.String("request", id)), id: id}, err)
 }
 
 // note counts and logs a request that was answered.
@@ -277,6 +307,6 @@ func (s *Server) note(r *route, c *fiber.Ctx, req *request, took time.Duration) 
 	status := c.Response().StatusCode()
 	s.metrics.note(r.index, status, took)
 	if s.o.Log.Enabled(req, slog.LevelDebug) {
-		s.o.Log.Debug("api: request", "request", req.id, "trace", req.trace.id, "operation", r.id, "status", status, "took", took)
+		s.o.Log.DebugContext(req, "api: request", "operation", r.id, "status", status, "took", took)
 	}
 }

@@ -15,10 +15,13 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/vault"
 )
 
 // Options tune a Server. The zero value works.
@@ -31,6 +34,8 @@ type Options struct {
 	Origins   []string         // web origins that browsers may call from ("https://example.com"); none by default
 	Hosts     []string         // further Host names to accept when listening on a loopback address
 	Now       func() time.Time // for tokens; nil means time.Now
+	Vault     *vault.Vault     // nil keeps no secrets
+	Tracer    trace.Tracer     // nil records nothing
 }
 
 // Sizes and times that no option changes.
@@ -68,6 +73,10 @@ func (o *Options) withDefaults() Options {
 	if out.Now == nil {
 		out.Now = time.Now
 	}
+	if out.Tracer == nil {
+		out.Tracer = telemetry.None()
+	}
+	out.Log = telemetry.Logger(out.Log)
 	return out
 }
 
@@ -76,9 +85,7 @@ type Server struct {
 	rt      *runtime.Runtime
 	st      *store.Store
 	o       Options
-	app     agent.App
 	tokens  *tokens
-	spent   spentKeys
 	ids     *requestIDs
 	routes  []route
 	doc     []byte // the OpenAPI document
@@ -92,11 +99,11 @@ type Server struct {
 func New(rt *runtime.Runtime, st *store.Store, o *Options) *Server {
 	opts := o.withDefaults()
 	s := &Server{
-		rt: rt, st: st, o: opts, app: agent.DefaultApp, tokens: newTokens(st, opts.Now), ids: newRequestIDs(),
+		rt: rt, st: st, o: opts, tokens: newTokens(st, opts.Now), ids: newRequestIDs(),
 		started: opts.Now(),
 	}
 	s.routes = s.table()
-	s.metrics = newMetrics(s.routes)
+	s.metrics = newMetrics(s)
 	s.doc = document(s.routes, opts.Version)
 	return s
 }

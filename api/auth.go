@@ -30,10 +30,10 @@ func newTokens(st *store.Store, now func() time.Time) *tokens {
 }
 
 // authenticate returns the token that an Authorization header carries.
-func (t *tokens) authenticate(ctx context.Context, header string) (agent.TokenID, error) {
+func (t *tokens) authenticate(ctx context.Context, header string) (agent.Token, error) {
 	scheme, secret, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return "", &agent.Error{
+		return agent.Token{}, &agent.Error{
 			Kind: agent.Unauthenticated, Msg: "this needs a token",
 			Hint: "send the header Authorization: Bearer TOKEN; the owner's token is in owner.token in the data directory",
 		}
@@ -47,7 +47,7 @@ func (t *tokens) authenticate(ctx context.Context, header string) (agent.TokenID
 		var err error
 		tok, err = t.st.TokenByHash(ctx, hash)
 		if err != nil {
-			return "", err
+			return agent.Token{}, err
 		}
 		t.keep(hash, tok, gen)
 	}
@@ -55,9 +55,9 @@ func (t *tokens) authenticate(ctx context.Context, header string) (agent.TokenID
 		t.mu.Lock()
 		delete(t.known, hash)
 		t.mu.Unlock()
-		return "", &agent.Error{Kind: agent.Unauthenticated, Msg: "the token has expired", Hint: "ask for a new one"}
+		return agent.Token{}, &agent.Error{Kind: agent.Unauthenticated, Msg: "the token has expired", Hint: "ask for a new one"}
 	}
-	return tok.ID, nil
+	return tok, nil
 }
 
 func (t *tokens) keep(hash [32]byte, tok agent.Token, gen int) {
@@ -72,9 +72,10 @@ func (t *tokens) keep(hash [32]byte, tok agent.Token, gen int) {
 	t.known[hash] = tok
 }
 
-// remove deletes tokens, here and in the store. Once it has returned they no longer work.
-func (t *tokens) remove(ctx context.Context, ids ...agent.TokenID) error {
-	err := t.st.DeleteTokens(ctx, ids...) // a failed commit may have happened: forget either way
+// remove deletes tokens, here and in the store, and returns them; with app only ones that are bound to it. Once it has returned
+// they no longer work.
+func (t *tokens) remove(ctx context.Context, app agent.App, ids ...agent.TokenID) ([]agent.Token, error) {
+	gone, err := t.st.DeleteTokens(ctx, app, ids...) // a failed commit may have happened: forget either way
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gen++
@@ -86,5 +87,5 @@ func (t *tokens) remove(ctx context.Context, ids ...agent.TokenID) error {
 		}
 		return false
 	})
-	return err
+	return gone, err
 }

@@ -20,11 +20,11 @@ func TestTokens(t *testing.T) {
 	var shift atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
 	r, ctx := start(t, &Options{Now: now}), context.Background()
-	forever, err := r.c.CreateToken(ctx, "forever", time.Time{})
+	forever, err := r.c.CreateToken(ctx, client.NewToken{Name: "forever"})
 	if err != nil || !regexp.MustCompile(`^skep_[0-9A-Za-z]{43}$`).MatchString(forever.Secret) {
 		t.Fatalf("%+v %v", forever, err)
 	}
-	short, err := r.c.CreateToken(ctx, "short", now().Add(time.Hour))
+	short, err := r.c.CreateToken(ctx, client.NewToken{Name: "short", Expires: now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +58,13 @@ func TestTokens(t *testing.T) {
 // A lookup that began before a deletion must not bring the token back.
 func TestDeletionBeatsLookup(t *testing.T) {
 	r := start(t, nil)
-	made, err := r.c.CreateToken(context.Background(), "x", time.Time{})
+	made, err := r.c.CreateToken(context.Background(), client.NewToken{Name: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ts := r.s.tokens
 	hash, gen := secretHash(made.Secret), ts.gen
-	if err := ts.remove(context.Background(), made.ID); err != nil {
+	if _, err := ts.remove(context.Background(), "", made.ID); err != nil {
 		t.Fatal(err)
 	}
 	ts.keep(hash, made.Token, gen)
@@ -110,15 +110,15 @@ func TestEnsureOwnerToken(t *testing.T) {
 	if created, err := EnsureOwnerToken(ctx, fresh, path); created || err != nil || !known(fresh) {
 		t.Error("fresh store:", created, err)
 	}
-	list, _, err := st.Tokens(ctx, agent.Page{})
+	list, _, err := st.Tokens(ctx, "", agent.Page{})
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
 	other := agent.Token{ID: agent.NewTokenID(time.Now()), Name: "other"}
-	if err := st.PutToken(ctx, other, [32]byte{1}); err != nil {
+	if err := st.PutToken(ctx, other, [32]byte{1}, store.Once{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := st.DeleteTokens(ctx, list[0].ID); err != nil { // on purpose: it stays deleted
+	if _, err := st.DeleteTokens(ctx, "", list[0].ID); err != nil { // on purpose: it stays deleted
 		t.Fatal(err)
 	}
 	if _, err := EnsureOwnerToken(ctx, st, path); err != nil || known(st) {

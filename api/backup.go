@@ -13,6 +13,11 @@ type backupRequest struct{}
 
 // backup streams a backup of the whole store, as it is at one moment. One that is cut short does not pass backup.Check.
 func (s *Server) backup(ctx context.Context, _ backupRequest) (*stream, error) {
+	if l := s.rt.Ledger(); l != nil {
+		if err := l.Fold(ctx); err != nil { // a backup has the rollups, not the ledger's files
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	r, w := io.Pipe()
 	id := requestOf(ctx).id

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime"
 )
 
@@ -27,7 +28,7 @@ func (s *Server) call(ctx context.Context, q callRequest) (raw, error) {
 	if q.Type == "" {
 		q.Type = agent.TypeBytes
 	}
-	res, err := s.rt.Call(ctx, s.app, runtime.CallRequest{
+	res, err := s.rt.Call(ctx, appOf(ctx), runtime.CallRequest{
 		Agent: q.Agent, Function: q.Function, Input: agent.Payload{Type: q.Type, Body: q.Body}, Limits: agent.Limits{Wall: q.Timeout},
 	})
 	if err != nil {
@@ -58,12 +59,18 @@ type fetchRequest struct {
 // fetch passes a request to an agent's fetch handler. The handler sees the URL as if it were served at the root.
 func (s *Server) fetch(ctx context.Context, q fetchRequest) (raw, error) {
 	header, hostname := forwarded(q.Headers)
-	if t := requestOf(ctx).trace; t.id != "" {
-		header = append(header, [2]string{"Traceparent", t.String()})
+	if t := telemetry.Traceparent(ctx); t != "" {
+		header = append(header, [2]string{"Traceparent", t})
 	}
-	res, err := s.rt.Fetch(ctx, s.app, q.Agent, host.Request{
-		Method: q.Method, URL: "http://" + hostname + agentPath(q.URL), Header: header, Body: q.Body,
-	})
+	req := host.Request{Method: q.Method, URL: "http://" + hostname + agentPath(q.URL), Header: header, Body: q.Body}
+	if q.Method != http.MethodHead {
+		return s.fetchTo(ctx, q.Agent, req)
+	}
+	return rawOf(s.rt.Fetch(ctx, appOf(ctx), q.Agent, req))
+}
+
+// rawOf returns a handler's response as a result.
+func rawOf(res host.Response, err error) (raw, error) {
 	if err != nil {
 		return raw{}, err
 	}
@@ -100,7 +107,7 @@ func forwarded(in [][2]string) (out [][2]string, hostname string) {
 	hostname = "localhost"
 	for _, h := range withoutHop(in) {
 		switch textproto.CanonicalMIMEHeaderKey(h[0]) {
-		case "Authorization", "Traceparent": // the agent is a step of its own in the trace
+		case "Authorization", headerApp, "Traceparent": // the agent is a step of its own in the trace
 		case "Host":
 			hostname = h[1]
 			out = append(out, h)

@@ -36,7 +36,7 @@ func (s *Server) code(ctx context.Context, q codeRequest) (codeResult, error) {
 		return codeResult{}, err
 	}
 	b := q.Body
-	res, err := s.rt.Code(ctx, s.app, runtime.CodeRequest{
+	res, err := s.rt.Code(ctx, appOf(ctx), runtime.CodeRequest{
 		Source: src, Function: b.Function, Input: jsonInput(b.Input), Config: b.Config, Limits: b.Limits,
 	})
 	return codeResult{res.Output, append([]agent.LogLine{}, res.Logs...), res.Usage}, err

@@ -28,10 +28,10 @@ type sessionEventsRequest struct {
 
 // sessionEvents answers with a list of events or a stream of them, as do agentLogs and runEvents.
 func (s *Server) sessionEvents(ctx context.Context, q sessionEventsRequest) (any, error) {
-	if _, err := s.st.Session(ctx, s.app, q.ID); err != nil {
+	if _, err := s.st.Session(ctx, appOf(ctx), q.ID); err != nil {
 		return nil, err
 	}
-	return s.events(ctx, q.eventQuery, part{log: store.SessionLog(s.app, q.ID)})
+	return s.events(ctx, q.eventQuery, part{log: store.SessionLog(appOf(ctx), q.ID)})
 }
 
 type agentLogsRequest struct {
@@ -40,11 +40,11 @@ type agentLogsRequest struct {
 }
 
 func (s *Server) agentLogs(ctx context.Context, q agentLogsRequest) (any, error) {
-	a, err := s.st.Agent(ctx, s.app, q.Name)
+	a, err := s.st.Agent(ctx, appOf(ctx), q.Name)
 	if err != nil {
 		return nil, err
 	}
-	return s.events(ctx, q.eventQuery, part{log: store.AgentLog(s.app, a.ID)})
+	return s.events(ctx, q.eventQuery, part{log: store.AgentLog(appOf(ctx), a.ID)})
 }
 
 type runEventsRequest struct {
@@ -53,29 +53,34 @@ type runEventsRequest struct {
 }
 
 func (s *Server) runEvents(ctx context.Context, q runEventsRequest) (any, error) {
-	r, err := s.st.Run(ctx, s.app, q.ID)
+	r, err := s.st.Run(ctx, appOf(ctx), q.ID)
 	if err != nil {
 		return nil, err
 	}
-	return s.events(ctx, q.eventQuery, part{log: store.SessionLog(s.app, r.Session), run: q.ID, first: r.FirstSeq})
+	return s.events(ctx, q.eventQuery, part{log: store.SessionLog(appOf(ctx), r.Session), run: q.ID, first: r.FirstSeq})
 }
 
 // part is a log, or what it has of one run.
 type part struct {
 	log   store.Log
 	run   agent.RunID // "" for all of the log
-	first int64       // number of the run's first event
+	first int64       // number of the first event that can be in it; 0 means 1
+
+	only func(agent.Event) bool // nil takes all
 }
 
 // take reports whether the part has e, and whether nothing can follow it.
 func (p part) take(e agent.Event) (has, last bool) {
 	if p.run == "" {
-		return true, false
+		return p.only == nil || p.only(e), false
 	}
 	return e.Run == p.run, e.Run == p.run && e.Kind.EndsRun()
 }
 
-const readBatch = 256
+const (
+	readBatch = 256
+	pageScan  = 20 * readBatch // most events that a page looks at before it ends short
+)
 
 func (s *Server) events(ctx context.Context, q eventQuery, p part) (any, error) {
 	form, err := negotiate(q.Accept, typeJSON, typeSSE, typeNDJSON)
@@ -104,13 +109,13 @@ func (s *Server) events(ctx context.Context, q eventQuery, p part) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	out.next, out.close = follow(sub, encode), sub.Close
+	out.next, out.close = follow(sub, p, encode), sub.Close
 	return out, nil
 }
 
 func (s *Server) subscribe(ctx context.Context, p part, after int64) (*runtime.Subscription, error) {
 	if p.run != "" {
-		return s.rt.SubscribeRun(ctx, s.app, p.run, after)
+		return s.rt.SubscribeRun(ctx, appOf(ctx), p.run, after)
 	}
 	return s.rt.Subscribe(ctx, p.log, after)
 }
@@ -138,7 +143,7 @@ func (s *Server) eventPage(ctx context.Context, q eventQuery, p part) (list[agen
 			if last {
 				return out, nil
 			}
-			if len(out.Items) == limit {
+			if len(out.Items) == limit || after-q.After >= pageScan {
 				out.Next = strconv.FormatInt(after, 10)
 				return out, nil
 			}
@@ -188,13 +193,15 @@ func (s *Server) kept(ctx context.Context, after int64, p part, encode encoder) 
 }
 
 // follow streams what a subscription gets.
-func follow(sub *runtime.Subscription, encode encoder) func(context.Context) ([]byte, error) {
+func follow(sub *runtime.Subscription, p part, encode encoder) func(context.Context) ([]byte, error) {
 	var buf []byte
 	return func(ctx context.Context) ([]byte, error) {
 		frames, err := sub.Next(ctx)
 		buf = buf[:0]
 		for _, f := range frames {
-			buf = encode(buf, f)
+			if has, _ := p.take(f.Event); has {
+				buf = encode(buf, f)
+			}
 		}
 		return buf, err
 	}

@@ -97,7 +97,7 @@ func required(v reflect.Value) error {
 	}
 	for i := range v.NumField() {
 		name, opts, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if name == "" || strings.Contains(opts, "omit") {
+		if name == "" || name == "-" || strings.Contains(opts, "omit") {
 			continue
 		}
 		if f := v.Field(i); f.IsZero() || (f.Kind() == reflect.Slice && f.Len() == 0) {

@@ -180,7 +180,7 @@ func TestTraceparent(t *testing.T) {
 	for _, target := range []string{"/healthz", "/v1/agents/nobody"} {
 		res := r.do("GET", target, "", "Traceparent", "00-"+id+"-00f067aa0ba902b7-01")
 		got := res.Header.Get("Traceparent")
-		if !strings.HasPrefix(got, "00-"+id+"-") || !strings.HasSuffix(got, "-01") || strings.Contains(got, "00f067aa0ba902b7") {
+		if got != "00-"+id+"-00f067aa0ba902b7-01" { // passed on as it came, for no span is recorded
 			t.Errorf("%s: %q", target, got)
 		}
 		if req := res.Header.Get("Request-Id"); req == "" || !strings.Contains(log.String(), "request="+req+" trace="+id) {

@@ -6,113 +6,127 @@ import (
 	"maps"
 	goruntime "runtime"
 	"slices"
-	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 )
 
 // typeMetrics is the text format of Prometheus.
 const typeMetrics = "text/plain; version=0.0.4; charset=utf-8"
 
-// bounds are the upper ends of the buckets of request times.
-var bounds = [...]time.Duration{
-	500 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond,
-	500 * time.Millisecond, 2500 * time.Millisecond, 10 * time.Second, time.Minute,
+// metrics counts requests by operation, and shows what the runtime and the store count.
+type metrics struct {
+	registry *prometheus.Registry
+	requests []*[6]prometheus.Counter // by the route's index and the status's first digit
+	seconds  []prometheus.Observer    // by the route's index
 }
 
-// metrics counts requests by operation.
-type metrics struct{ ops []operation }
-
-type operation struct {
-	id      string
-	classes [6]atomic.Int64 // by the status's first digit
-	buckets [len(bounds) + 1]atomic.Int64
-	total   atomic.Int64 // nanoseconds
-}
-
-func newMetrics(rs []route) *metrics {
-	m := &metrics{ops: make([]operation, len(rs))}
-	for i, r := range rs {
-		m.ops[i].id = r.id
+func newMetrics(s *Server) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "skep_http_requests_total", Help: "Requests answered.",
+	}, []string{"operation", "status"})
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "skep_http_request_seconds", Help: "Time to answer, or to begin to answer with a stream.",
+		Buckets: []float64{.0005, .001, .005, .025, .1, .5, 2.5, 10, 60},
+	}, []string{"operation"})
+	for _, r := range s.routes {
+		var classes [6]prometheus.Counter
+		for class := range classes {
+			classes[class] = requests.WithLabelValues(r.id, fmt.Sprintf("%dxx", class))
+		}
+		m.requests = append(m.requests, &classes)
+		m.seconds = append(m.seconds, seconds.WithLabelValues(r.id))
 	}
+	m.registry.MustRegister(requests, seconds, figures{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 // note counts a request that took so long to answer, or to begin to answer when the answer is a stream.
 func (m *metrics) note(index, status int, took time.Duration) {
-	op := &m.ops[index]
-	op.classes[min(status/100, 5)].Add(1)
-	op.total.Add(int64(took))
-	i := 0
-	for i < len(bounds) && took > bounds[i] {
-		i++
-	}
-	op.buckets[i].Add(1)
+	m.requests[index][min(status/100, 5)].Inc()
+	m.seconds[index].Observe(took.Seconds())
 }
 
 // text writes all figures in the text format of Prometheus.
-func (m *metrics) text(s *Server) []byte {
-	var b bytes.Buffer
-	family := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
-	one := func(name, kind, help string, v any) {
-		family(name, kind, help)
-		fmt.Fprintf(&b, "%s %v\n", name, v)
+func (m *metrics) text() ([]byte, error) {
+	families, err := m.registry.Gather()
+	if err != nil {
+		return nil, err
 	}
-
-	family("skep_http_requests_total", "counter", "Requests answered.")
-	for i := range m.ops {
-		for class := range m.ops[i].classes {
-			if n := m.ops[i].classes[class].Load(); n > 0 {
-				fmt.Fprintf(&b, "skep_http_requests_total{operation=%q,status=\"%dxx\"} %d\n", m.ops[i].id, class, n)
-			}
+	var b bytes.Buffer
+	for _, f := range families {
+		f.Metric = slices.DeleteFunc(f.Metric, func(x *dto.Metric) bool { // operations that nobody called
+			return f.GetName() == "skep_http_requests_total" && x.GetCounter().GetValue() == 0 ||
+				f.GetName() == "skep_http_request_seconds" && x.GetHistogram().GetSampleCount() == 0
+		})
+		if len(f.Metric) == 0 {
+			continue
+		}
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			return nil, err
 		}
 	}
-	family("skep_http_request_seconds", "histogram", "Time to answer, or to begin to answer with a stream.")
-	for i := range m.ops {
-		m.ops[i].write(&b)
-	}
-
-	st := s.rt.Stats()
-	one("skep_cells_total", "counter", "Cells begun.", st.Calls)
-	one("skep_cells", "gauge", "Cells that run now.", st.Live)
-	family("skep_failures_total", "counter", "Calls and runs that failed.")
-	for _, k := range slices.Sorted(maps.Keys(st.Failures)) {
-		fmt.Fprintf(&b, "skep_failures_total{kind=%q} %d\n", k, st.Failures[k])
-	}
-	family("skep_runs_total", "counter", "Runs that ended.")
-	for _, k := range slices.Sorted(maps.Keys(st.Runs)) {
-		fmt.Fprintf(&b, "skep_runs_total{status=%q} %d\n", k, st.Runs[k])
-	}
-	one("skep_runs_queued", "gauge", "Runs that wait.", st.RunsQueued)
-	one("skep_runs_active", "gauge", "Runs being executed.", st.RunsActive)
-	one("skep_listeners", "gauge", "Listeners of event logs.", st.Listeners)
-	one("skep_log_lines_dropped_total", "counter", "Console lines of stateless calls that were not kept.", st.LinesDropped)
-
-	var mem goruntime.MemStats
-	goruntime.ReadMemStats(&mem)
-	one("skep_goroutines", "gauge", "Goroutines.", goruntime.NumGoroutine())
-	one("skep_heap_bytes", "gauge", "Bytes of Go heap in use.", mem.HeapInuse)
-	one("skep_uptime_seconds", "gauge", "Time since the server was made.", s.o.Now().Sub(s.started).Seconds())
-	family("skep_build_info", "gauge", "Version of the server.")
-	fmt.Fprintf(&b, "skep_build_info{version=%q,go=%q} 1\n", s.o.Version, goruntime.Version())
-	return b.Bytes()
+	return b.Bytes(), nil
 }
 
-func (op *operation) write(b *bytes.Buffer) {
-	var n int64
-	counts := [len(bounds) + 1]int64{}
-	for i := range counts {
-		counts[i] = op.buckets[i].Load()
-		n += counts[i]
+// figures shows what the runtime and the store count, at the moment of asking.
+type figures struct{ s *Server }
+
+// Describe makes it an unchecked collector: what there is to tell depends on what happened.
+func (figures) Describe(chan<- *prometheus.Desc) {}
+
+func (f figures) Collect(ch chan<- prometheus.Metric) {
+	tell := func(kind prometheus.ValueType, name, help string, v float64, labels ...string) {
+		var names, values []string
+		for i := 0; i < len(labels); i += 2 {
+			names, values = append(names, labels[i]), append(values, labels[i+1])
+		}
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, v, values...)
 	}
-	if n == 0 {
-		return
+	counter := func(name, help string, v int64, labels ...string) {
+		tell(prometheus.CounterValue, name, help, float64(v), labels...)
 	}
-	var sum int64
-	for i, d := range bounds {
-		sum += counts[i]
-		fmt.Fprintf(b, "skep_http_request_seconds_bucket{operation=%q,le=\"%v\"} %d\n", op.id, d.Seconds(), sum)
+	gauge := func(name, help string, v float64, labels ...string) {
+		tell(prometheus.GaugeValue, name, help, v, labels...)
 	}
-	fmt.Fprintf(b, "skep_http_request_seconds_bucket{operation=%q,le=\"+Inf\"} %d\n", op.id, n)
-	fmt.Fprintf(b, "skep_http_request_seconds_sum{operation=%q} %v\n", op.id, time.Duration(op.total.Load()).Seconds())
-	fmt.Fprintf(b, "skep_http_request_seconds_count{operation=%q} %d\n", op.id, n)
+
+	st := f.s.rt.Stats()
+	counter("skep_cells_total", "Cells begun.", st.Calls)
+	gauge("skep_cells", "Cells that run now.", float64(st.Live))
+	for _, k := range slices.Sorted(maps.Keys(st.Failures)) {
+		counter("skep_failures_total", "Calls and runs that failed.", st.Failures[k], "kind", k.String())
+	}
+	for l, n := range st.Kills {
+		counter("skep_kills_total", "Calls and runs that a limit or a quota ended.", n, "limit", l.String())
+	}
+	for grant, n := range st.Refused {
+		counter("skep_grants_refused_total", "What agents asked for without a grant.", n, "grant", grant)
+	}
+	for _, k := range slices.Sorted(maps.Keys(st.Runs)) {
+		counter("skep_runs_total", "Runs that ended.", st.Runs[k], "status", k.String())
+	}
+	gauge("skep_runs_queued", "Runs that wait.", float64(st.RunsQueued))
+	gauge("skep_runs_active", "Runs being executed.", float64(st.RunsActive))
+	gauge("skep_listeners", "Listeners of event logs.", float64(st.Listeners))
+	counter("skep_log_lines_dropped_total", "Console lines of stateless calls that were not kept.", st.LinesDropped)
+	for outcome, n := range st.Egress.Requests {
+		counter("skep_egress_requests_total", "Outbound requests of agents that ended.", n, "outcome", outcome)
+	}
+	counter("skep_egress_sent_bytes_total", "Bytes of bodies that agents sent.", st.Egress.Sent)
+	counter("skep_egress_received_bytes_total", "Bytes of bodies that agents received, decoded.", st.Egress.Received)
+
+	w := f.s.st.Stats()
+	counter("skep_store_batches_total", "Durable commits, each of many transactions.", w.Batches)
+	counter("skep_store_transactions_total", "Transactions committed.", w.Transactions)
+	counter("skep_store_bytes_total", "Bytes of keys and values written.", w.Bytes)
+	counter("skep_store_failed_total", "Commits that were refused or could not be written.", w.Failed)
+	tell(prometheus.CounterValue, "skep_store_writing_seconds_total", "Time spent making commits durable.", w.Writing.Seconds())
+	gauge("skep_store_disk_free_bytes", "Room on the data directory's disk.", float64(w.DiskFree))
+
+	gauge("skep_uptime_seconds", "Time since the server was made.", f.s.o.Now().Sub(f.s.started).Seconds())
+	gauge("skep_build_info", "Version of the server.", 1, "version", f.s.o.Version, "go", goruntime.Version())
 }

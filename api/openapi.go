@@ -74,7 +74,21 @@ func (s *schemas) operation(r *route) object {
 			}
 		}
 	}
-	if strings.HasSuffix(r.path, "/{path}") { // handlers take it from the URL
+	if !r.open && !r.whole {
+		params = append(params, object{
+			"name": headerApp, "in": "header", "schema": object{"type": "string"},
+			"description": "the app that this is about; the token's, else default, unless given",
+		})
+		if !r.passes() {
+			params = append(params, object{
+				"name": "app", "in": "query", "schema": object{"type": "string"}, "description": "the same, where headers cannot be set",
+			})
+		}
+	}
+	if r.owner != "" {
+		op["description"] = "Needs an owner's token."
+	}
+	if r.passes() { // handlers take it from the URL
 		params = append(params, object{
 			"name": "path", "in": "path", "required": true, "schema": object{"type": "string"}, "description": "any path, slashes included",
 		})

@@ -343,7 +343,7 @@ func TestOperations(t *testing.T) {
 	res := r.do("GET", "/metrics", "")
 	for _, want := range []string{
 		`skep_http_requests_total{operation="health",status="2xx"} 1`, `skep_http_requests_total{operation="metrics",status="4xx"} 1`,
-		`skep_http_request_seconds_count{operation="ready"} 1`, `skep_build_info{version="1.2.3"`, "# TYPE skep_cells gauge",
+		`skep_http_request_seconds_count{operation="ready"} 1`, `version="1.2.3"} 1`, "# TYPE skep_cells gauge",
 	} {
 		if !strings.Contains(string(res.body), want) {
 			t.Errorf("no %s in\n%s", want, res.body)

@@ -22,7 +22,7 @@ func (s *Server) readyz(ctx context.Context, _ noRequest) (statusReply, error) {
 	if s.stopped.Load() {
 		return statusReply{}, agent.Errorf(agent.Unavailable, "the server is stopping")
 	}
-	if _, _, err := s.st.Tokens(ctx, agent.Page{Limit: 1}); err != nil {
+	if _, _, err := s.st.Tokens(ctx, "", agent.Page{Limit: 1}); err != nil {
 		return statusReply{}, agent.Wrap(agent.Unavailable, err, "the store does not answer")
 	}
 	return statusReply{"ready"}, nil
@@ -33,5 +33,6 @@ func (s *Server) openapi(context.Context, noRequest) (raw, error) {
 }
 
 func (s *Server) prometheus(context.Context, noRequest) (raw, error) {
-	return raw{contentType: typeMetrics, body: s.metrics.text(s)}, nil
+	body, err := s.metrics.text()
+	return raw{contentType: typeMetrics, body: body}, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"mime"
+	"strings"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
@@ -45,10 +46,13 @@ func (s *Server) putPlugin(ctx context.Context, q putPluginRequest) (any, error)
 	}
 	do := func(ctx context.Context, progress func(host.Progress)) (any, error) {
 		if q.Check {
-			p, err := s.rt.Check(ctx, up)
+			p, err := s.rt.Check(ctx, appOf(ctx), up)
 			return withStatus{200, checkedPlugin{append([]string{}, p.Exports...), p.Fetch}}, err
 		}
-		p, replayed, err := s.rt.PutPlugin(ctx, s.app, up, q.Once, progress)
+		p, replayed, err := s.rt.PutPlugin(ctx, appOf(ctx), up, q.Once, progress)
+		if err == nil && !replayed {
+			err = s.audit(ctx, "plugin.push", p.Name+"@"+p.Version, pushDetail(p))
+		}
 		return made[agent.Plugin]{p, replayed}, err
 	}
 	if form == typeNDJSON {
@@ -57,8 +61,17 @@ func (s *Server) putPlugin(ctx context.Context, q putPluginRequest) (any, error)
 	return do(ctx, func(host.Progress) {})
 }
 
+// pushDetail says what was pushed, and what it asks for.
+func pushDetail(p agent.Plugin) string {
+	detail := string(p.Digest)
+	if p.Asks != nil && !p.Asks.Empty() {
+		detail += ". asks to: " + strings.Join(p.Asks.Words(), "; ")
+	}
+	return detail
+}
+
 func (s *Server) listPlugins(ctx context.Context, q pageQuery) (list[agent.Plugin], error) {
-	return listOf(s.st.Plugins(ctx, s.app, q.page()))
+	return listOf(s.st.Plugins(ctx, appOf(ctx), q.page()))
 }
 
 type pluginRequest struct {
@@ -66,11 +79,11 @@ type pluginRequest struct {
 }
 
 func (s *Server) getPlugin(ctx context.Context, q pluginRequest) (agent.Plugin, error) {
-	return s.st.Plugin(ctx, s.app, q.Ref)
+	return s.st.Plugin(ctx, appOf(ctx), q.Ref)
 }
 
 func (s *Server) pluginContent(ctx context.Context, q pluginRequest) (raw, error) {
-	name, b, err := s.rt.Content(ctx, s.app, q.Ref)
+	name, b, err := s.rt.Content(ctx, appOf(ctx), q.Ref)
 	if err != nil {
 		return raw{}, err
 	}

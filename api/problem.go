@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -21,6 +23,8 @@ type problem struct {
 	Position *agent.Pos  `json:"position,omitempty" doc:"where in the author's source"`
 	Stack    string      `json:"stack,omitempty" doc:"the author's stack trace, one frame a line"`
 	Instance string      `json:"instance" doc:"id of the request, for a search of the server's log"`
+
+	after time.Duration // 0 means that nobody knows
 }
 
 const (
@@ -94,7 +98,7 @@ func problemOf(err error, requestID string) problem {
 		p.Hint = "the server's log has the cause under request id " + requestID
 		return p
 	}
-	p.Detail, p.Hint, p.Limit, p.Stack = e.Msg, e.Hint, e.Limit, e.Stack
+	p.Detail, p.Hint, p.Limit, p.Stack, p.after = e.Msg, e.Hint, e.Limit, e.Stack, e.After
 	if e.Pos != (agent.Pos{}) {
 		p.Position = &e.Pos
 	}
@@ -111,9 +115,19 @@ func (p problem) encode() []byte {
 
 // worthRetrying reports whether the same request may succeed later: not when it hit a limit on what one call may use.
 func (p problem) worthRetrying() bool {
-	return p.Status == http.StatusServiceUnavailable ||
-		p.Status == http.StatusTooManyRequests && (p.Limit == agent.NoLimit || p.Limit == agent.LimitConcurrency)
+	switch p.Status {
+	case http.StatusServiceUnavailable:
+		return true
+	case http.StatusTooManyRequests:
+		switch p.Limit {
+		case agent.NoLimit, agent.LimitConcurrency, agent.LimitQuota, agent.LimitRate:
+			return true
+		}
+	}
+	return false
 }
 
-// retryAfter is the number of seconds after which to try again.
-const retryAfter = "1"
+// retryAfter is the number of seconds after which to try again: a second at least (RFC 9110, section 10.2.3).
+func (p problem) retryAfter() string {
+	return strconv.FormatInt(max(int64((p.after+time.Second-1)/time.Second), 1), 10)
+}

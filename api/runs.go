@@ -26,7 +26,7 @@ type startRunRequest struct {
 
 func (s *Server) startRun(ctx context.Context, q startRunRequest) (made[agent.Run], error) {
 	b := q.Body
-	r, replayed, err := s.rt.StartRun(ctx, s.app, runtime.RunRequest{
+	r, replayed, err := s.rt.StartRun(ctx, appOf(ctx), runtime.RunRequest{
 		Agent: b.Agent, Function: b.Function, Session: b.Session, Key: b.Key, Input: jsonInput(b.Input),
 	}, q.Once)
 	return made[agent.Run]{queued(r), replayed}, err
@@ -54,7 +54,7 @@ type listRunsRequest struct {
 }
 
 func (s *Server) listRuns(ctx context.Context, q listRunsRequest) (list[agent.Run], error) {
-	return listOf(s.st.Runs(ctx, s.app, store.RunFilter{Agent: q.Agent, Session: q.Session, Status: q.Status}, q.page()))
+	return listOf(s.st.Runs(ctx, appOf(ctx), store.RunFilter{Agent: q.Agent, Session: q.Session, Status: q.Status}, q.page()))
 }
 
 type runRequest struct {
@@ -62,11 +62,11 @@ type runRequest struct {
 }
 
 func (s *Server) getRun(ctx context.Context, q runRequest) (agent.Run, error) {
-	return s.st.Run(ctx, s.app, q.ID)
+	return s.st.Run(ctx, appOf(ctx), q.ID)
 }
 
 func (s *Server) cancelRun(ctx context.Context, q runRequest) (agent.Run, error) {
-	runs, err := s.rt.Cancel(ctx, s.app, q.ID)
+	runs, err := s.rt.Cancel(ctx, appOf(ctx), q.ID)
 	if err != nil {
 		return agent.Run{}, err
 	}
@@ -82,6 +82,6 @@ type cancelRunsRequest struct {
 }
 
 func (s *Server) cancelRuns(ctx context.Context, q cancelRunsRequest) (list[agent.Run], error) {
-	runs, err := s.rt.Cancel(ctx, s.app, q.Body.IDs...)
+	runs, err := s.rt.Cancel(ctx, appOf(ctx), q.Body.IDs...)
 	return listOf(runs, "", err)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/runtime/runtimetest"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/ledger"
 	"github.com/skep-dev/skep/store/memkv"
 )
 
@@ -38,6 +39,7 @@ type rig struct {
 	stop  func() error // idempotent
 	gate  chan struct{}
 	log   *logBuffer
+	cells *runtimetest.Cells
 }
 
 // logBuffer collects a log.
@@ -79,11 +81,19 @@ func start(t testing.TB, o *Options) *rig {
 	r.token = strings.TrimSpace(string(b))
 	cells := runtimetest.New(r.funcs())
 	cells.OnFetch = fetchHandler
-	rt := runtime.New(st, cells, nil)
+	r.cells = cells
+	usage, err := ledger.Open(ctx, st, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := runtime.New(st, cells, &runtime.Options{Ledger: usage})
 
 	opts := Options{}
 	if o != nil {
 		opts = *o
+	}
+	if opts.Vault == nil {
+		opts.Vault = openVault(t, st, rt)
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.NewTextHandler(r.log, nil))
@@ -104,7 +114,7 @@ func start(t testing.TB, o *Options) *rig {
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		both.Wait()
-		return errors.Join(served, ran, st.Close(), db.Close())
+		return errors.Join(served, ran, usage.Close(), st.Close(), db.Close())
 	})
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {

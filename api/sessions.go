@@ -22,7 +22,7 @@ type createSessionRequest struct {
 
 func (s *Server) createSession(ctx context.Context, q createSessionRequest) (made[agent.Session], error) {
 	v, replayed, err := s.st.CreateSession(ctx, agent.Session{
-		App: s.app, Agent: q.Body.Agent, Key: q.Body.Key, Title: q.Body.Title,
+		App: appOf(ctx), Agent: q.Body.Agent, Key: q.Body.Key, Title: q.Body.Title,
 	}, q.Once)
 	v.LastSeq = 0 // as it was when it was made, should this be a replay
 	return made[agent.Session]{v, replayed}, err
@@ -34,7 +34,7 @@ type listSessionsRequest struct {
 }
 
 func (s *Server) listSessions(ctx context.Context, q listSessionsRequest) (list[agent.Session], error) {
-	return listOf(s.st.Sessions(ctx, s.app, q.Agent, q.page()))
+	return listOf(s.st.Sessions(ctx, appOf(ctx), q.Agent, q.page()))
 }
 
 type sessionRequest struct {
@@ -42,7 +42,7 @@ type sessionRequest struct {
 }
 
 func (s *Server) getSession(ctx context.Context, q sessionRequest) (agent.Session, error) {
-	return s.st.Session(ctx, s.app, q.ID)
+	return s.st.Session(ctx, appOf(ctx), q.ID)
 }
 
 // newMessage is a message to an agent.
@@ -65,6 +65,6 @@ type sendMessageRequest struct {
 }
 
 func (s *Server) sendMessage(ctx context.Context, q sendMessageRequest) (made[agent.Run], error) {
-	r, replayed, err := s.rt.Send(ctx, s.app, q.ID, q.Body.message(), q.Once)
+	r, replayed, err := s.rt.Send(ctx, appOf(ctx), q.ID, q.Body.message(), q.Once)
 	return made[agent.Run]{queued(r), replayed}, err
 }

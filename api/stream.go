@@ -10,7 +10,9 @@ import (
 
 // stream is a result that is sent as it comes to be.
 type stream struct {
+	status      int // 0 means 200
 	contentType string
+	header      [][2]string
 	first       []byte // sent at once
 	beat        []byte // sent when nothing else was for the heartbeat time
 	finish      bool   // whether it goes on to its end after the server was told to stop

@@ -39,7 +39,7 @@ func EnsureOwnerToken(ctx context.Context, st *store.Store, path string) (create
 	b, err := os.ReadFile(path)
 	switch {
 	case err == nil:
-		known, _, err := st.Tokens(ctx, agent.Page{Limit: 1})
+		known, _, err := st.Tokens(ctx, "", agent.Page{Limit: 1})
 		if err != nil || len(known) > 0 {
 			return false, err
 		}
@@ -61,7 +61,7 @@ func EnsureOwnerToken(ctx context.Context, st *store.Store, path string) (create
 func putOwner(ctx context.Context, st *store.Store, secret string) error {
 	now := time.Now().UTC()
 	t := agent.Token{ID: agent.NewTokenID(now), Name: "owner", Created: now}
-	if err := st.PutToken(ctx, t, secretHash(secret)); err != nil {
+	if err := st.PutToken(ctx, t, secretHash(secret), store.Once{}); err != nil {
 		return fmt.Errorf("owner token: %w", err)
 	}
 	return nil

@@ -2,8 +2,8 @@ package api
 
 import (
 	"context"
-	"maps"
-	"sync"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -12,8 +12,10 @@ import (
 
 // newToken is what a caller says of a token to make.
 type newToken struct {
-	Name    string    `json:"name"`
-	Expires time.Time `json:"expires,omitzero" doc:"never, unless given"`
+	Name    string     `json:"name"`
+	Role    agent.Role `json:"role,omitempty" doc:"owner unless given"`
+	App     agent.App  `json:"app,omitempty" doc:"the one app it is good for; every app, or the maker's, unless given"`
+	Expires time.Time  `json:"expires,omitzero" doc:"never, unless given"`
 }
 
 // tokenSecret is a new token with its secret.
@@ -29,26 +31,48 @@ type createTokenRequest struct {
 
 func (s *Server) createToken(ctx context.Context, q createTokenRequest) (tokenSecret, error) {
 	now := s.o.Now().UTC()
-	t := agent.Token{ID: agent.NewTokenID(now), Name: q.Body.Name, Created: now, Expires: q.Body.Expires}
+	t := agent.Token{ID: agent.NewTokenID(now), Name: q.Body.Name, Created: now, Expires: q.Body.Expires, Role: q.Body.Role, App: q.Body.App}
 	if err := agent.CheckName("token", t.Name); err != nil {
 		return tokenSecret{}, err
 	}
 	if !t.Expires.IsZero() && !t.Expires.After(now) {
 		return tokenSecret{}, agent.Errorf(agent.Invalid, "field %q is in the past", "expires")
 	}
-	if err := s.spent.take(q.Once, now); err != nil {
-		return tokenSecret{}, err
+	if bound := requestOf(ctx).token.App; bound != "" {
+		if t.App != "" && t.App != bound {
+			return tokenSecret{}, agent.Errorf(agent.Denied, "this token is for app %q alone, so it makes none for %.80q", bound, t.App)
+		}
+		t.App = bound
 	}
 	secret := newSecret()
-	if err := s.st.PutToken(ctx, t, secretHash(secret)); err != nil {
-		s.spent.giveBack(q.Once)
+	if err := s.st.PutToken(ctx, t, secretHash(secret), q.Once); err != nil {
 		return tokenSecret{}, err
 	}
-	return tokenSecret{t, secret}, nil
+	return tokenSecret{t, secret}, s.auditToken(ctx, "token.create", t)
+}
+
+// auditToken writes to the audit log of the app that a token is bound to, the default one when it is to none.
+func (s *Server) auditToken(ctx context.Context, action string, t agent.Token) error {
+	detail := fmt.Sprintf("%s, role %s", t.ID, t.Role)
+	if t.App == "" {
+		detail += ", every app"
+	}
+	if !t.Expires.IsZero() {
+		detail += ", expires " + t.Expires.UTC().Format(time.RFC3339)
+	}
+	return s.auditOf(ctx, or(t.App, agent.DefaultApp), action, t.Name, detail)
+}
+
+func or[T comparable](a, b T) T {
+	var zero T
+	if a == zero {
+		return b
+	}
+	return a
 }
 
 func (s *Server) listTokens(ctx context.Context, q pageQuery) (list[agent.Token], error) {
-	return listOf(s.st.Tokens(ctx, q.page()))
+	return listOf(s.st.Tokens(ctx, requestOf(ctx).token.App, q.page()))
 }
 
 type tokenRequest struct {
@@ -56,7 +80,7 @@ type tokenRequest struct {
 }
 
 func (s *Server) deleteToken(ctx context.Context, q tokenRequest) (nothing, error) {
-	return nothing{}, s.tokens.remove(ctx, q.ID)
+	return nothing{}, s.removeTokens(ctx, q.ID)
 }
 
 type tokenIDs struct {
@@ -68,40 +92,13 @@ type deleteTokensRequest struct {
 }
 
 func (s *Server) deleteTokens(ctx context.Context, q deleteTokensRequest) (nothing, error) {
-	return nothing{}, s.tokens.remove(ctx, q.Body.IDs...)
+	return nothing{}, s.removeTokens(ctx, q.Body.IDs...)
 }
 
-// spentKeys remembers which idempotency keys made tokens. A token's secret is not kept, so a repetition cannot be answered
-// as the first request was: it is refused. A restart forgets the keys; a repetition then makes a token that nobody needs.
-type spentKeys struct {
-	mu    sync.Mutex
-	until map[store.Once]time.Time // the Request field is left out
-}
-
-func (k *spentKeys) take(o store.Once, now time.Time) error {
-	if o.Key == "" {
-		return nil
+func (s *Server) removeTokens(ctx context.Context, ids ...agent.TokenID) error {
+	gone, err := s.tokens.remove(ctx, requestOf(ctx).token.App, ids...)
+	for _, t := range gone {
+		err = errors.Join(err, s.auditToken(ctx, "token.delete", t))
 	}
-	o.Request = ""
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.until, func(_ store.Once, t time.Time) bool { return !now.Before(t) })
-	if _, found := k.until[o]; found {
-		return &agent.Error{
-			Kind: agent.Conflict, Msg: "this idempotency key has made a token already, whose secret cannot be shown again",
-			Hint: "if the secret was lost, delete that token and make one with a new key",
-		}
-	}
-	if k.until == nil {
-		k.until = map[store.Once]time.Time{}
-	}
-	k.until[o] = now.Add(store.OnceFor)
-	return nil
-}
-
-func (k *spentKeys) giveBack(o store.Once) {
-	o.Request = ""
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.until, o)
+	return err
 }

@@ -31,6 +31,7 @@ type sessionSocketRequest struct {
 
 // socket is a result that turns the connection into a WebSocket.
 type socket struct {
+	app     agent.App
 	session agent.SessionID
 	token   agent.TokenID
 	sub     *runtime.Subscription
@@ -58,14 +59,14 @@ func (s *Server) sessionSocket(ctx context.Context, q sessionSocketRequest) (*so
 	if _, from, _ := strings.Cut(q.Origin, "://"); q.Origin != "" && from != q.Host && !slices.Contains(s.o.Origins, q.Origin) {
 		return nil, agent.Errorf(agent.Denied, "web pages from %.80q may not connect here", q.Origin)
 	}
-	if _, err := s.st.Session(ctx, s.app, q.ID); err != nil {
+	if _, err := s.st.Session(ctx, appOf(ctx), q.ID); err != nil {
 		return nil, err
 	}
-	sub, err := s.rt.Subscribe(ctx, store.SessionLog(s.app, q.ID), q.After)
+	sub, err := s.rt.Subscribe(ctx, store.SessionLog(appOf(ctx), q.ID), q.After)
 	if err != nil {
 		return nil, err
 	}
-	return &socket{session: q.ID, token: q.Token, sub: sub}, nil
+	return &socket{app: appOf(ctx), session: q.ID, token: q.Token, sub: sub}, nil
 }
 
 func (s *Server) upgrade(l life, c *fiber.Ctx, req *request, k *socket) error {
@@ -175,7 +176,7 @@ func (s *Server) accept(ctx context.Context, b []byte, k *socket) (agent.Run, er
 		}
 		once = store.Once{Scope: string(k.token), Key: in.Key, Request: agent.DigestOf(append([]byte("ws "+k.session+"\n"), b...))}
 	}
-	run, _, err := s.rt.Send(ctx, s.app, k.session, newMessage{in.Role, in.Content}.message(), once)
+	run, _, err := s.rt.Send(ctx, k.app, k.session, newMessage{in.Role, in.Content}.message(), once)
 	return run, err
 }
 

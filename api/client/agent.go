@@ -18,15 +18,34 @@ type NewAgent struct {
 	Config      map[string]string `json:"config,omitempty"`
 	Grants      agent.Grants      `json:"grants,omitzero"`
 	Limits      agent.Limits      `json:"limits,omitzero"`
+	Quota       agent.Quota       `json:"quota,omitzero"`
 }
 
-// AgentPatch changes the fields that are set. Config, Grants and Limits are replaced as a whole.
+// AgentPatch changes the fields that are set. Config, Grants, Limits and Quota are replaced as a whole; Grant adds to the grants and
+// Revoke takes away from them, whatever they are by then.
 type AgentPatch struct {
 	Plugin      *string            `json:"plugin,omitempty"`
 	Description *string            `json:"description,omitempty"`
 	Config      *map[string]string `json:"config,omitempty"`
 	Grants      *agent.Grants      `json:"grants,omitempty"`
 	Limits      *agent.Limits      `json:"limits,omitempty"`
+	Quota       *agent.Quota       `json:"quota,omitempty"`
+	Grant       *agent.Grants      `json:"grant,omitempty"`
+	Revoke      *agent.Grants      `json:"revoke,omitempty"`
+}
+
+// AgentGrants is what an agent may do, beside what the manifest of its plugin asks for.
+type AgentGrants struct {
+	Granted agent.Grants  `json:"granted"`
+	Asked   *agent.Grants `json:"asked,omitempty"` // nil when the manifest does not say
+	Missing []string      `json:"missing"`         // asked for and not granted, in words
+	Words   []string      `json:"words"`           // granted, in words
+	Quota   []string      `json:"quota"`           // what bounds it, in words
+}
+
+// Grants returns what an agent may do, and what its code asks for.
+func (c *Client) Grants(ctx context.Context, name string) (AgentGrants, error) {
+	return get[AgentGrants](ctx, c, path("agents", name, "grants"))
 }
 
 // CreateAgent creates an agent.
@@ -99,6 +118,9 @@ func (c *Client) Fetch(agentName string, req *http.Request) (*http.Response, err
 	u.RawQuery = req.URL.RawQuery
 	out.URL, out.Host, out.RequestURI = u, "", ""
 	out.Header.Set("Authorization", "Bearer "+c.token)
+	if c.o.App != "" {
+		out.Header.Set("Skep-App", string(c.o.App))
+	}
 	res, err := c.o.HTTP.Do(out)
 	if err != nil {
 		return nil, c.unreachable(req.Context(), err)

@@ -21,6 +21,7 @@ import (
 
 // Options tune a Client. The zero value works.
 type Options struct {
+	App      agent.App     // what the requests are about; empty means the token's app, else the default one
 	HTTP     *http.Client  // nil means http.DefaultClient; it must have no timeout of its own, or streams end with it
 	Silence  time.Duration // a stream that says nothing for so long is opened anew; 0 means a minute
 	Patience time.Duration // how long a broken stream is tried to be opened again; 0 means a minute
@@ -106,6 +107,9 @@ func (c *Client) send(ctx context.Context, method, target string, h header, body
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
+	if c.o.App != "" {
+		req.Header.Set("Skep-App", string(c.o.App))
+	}
 	for name, v := range h {
 		req.Header.Set(name, v)
 	}
@@ -147,6 +151,11 @@ func (c *Client) do(ctx context.Context, method, target string, h header, in, ou
 	if err != nil {
 		return err
 	}
+	return c.decode(ctx, res, out)
+}
+
+// decode decodes an answer into out, when that is not nil, and closes it.
+func (c *Client) decode(ctx context.Context, res *http.Response, out any) error {
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -181,7 +190,8 @@ func errorOf(res *http.Response) error {
 	var p problem
 	if t, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); t == typeProblem {
 		if err := json.Unmarshal(b, &p); err == nil && p.Kind != nil {
-			return p.error()
+			seconds, _ := strconv.ParseInt(res.Header.Get("Retry-After"), 10, 32)
+			return p.error(time.Duration(seconds) * time.Second)
 		}
 	}
 	// Something between us and the server answered.
@@ -199,6 +209,6 @@ func errorOf(res *http.Response) error {
 	return agent.Wrap(kind, errors.New(string(b[:min(len(b), 200)])), "the server answered "+res.Status)
 }
 
-func (p *problem) error() error {
-	return &agent.Error{Kind: *p.Kind, Msg: p.Detail, Hint: p.Hint, Limit: p.Limit, Pos: p.Position, Stack: p.Stack}
+func (p *problem) error(after time.Duration) error {
+	return &agent.Error{Kind: *p.Kind, Msg: p.Detail, Hint: p.Hint, After: after, Limit: p.Limit, Pos: p.Position, Stack: p.Stack}
 }

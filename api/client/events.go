@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -17,6 +18,7 @@ import (
 // Log names an event log of the server.
 type Log struct {
 	target string
+	filter query
 	run    agent.RunID
 }
 
@@ -28,6 +30,18 @@ func RunLog(id agent.RunID) Log { return Log{target: path("runs", string(id), "e
 
 // AgentLog is what an agent printed outside of sessions.
 func AgentLog(name string) Log { return Log{target: path("agents", name, "logs")} }
+
+// AuditFilter says which events of an audit log are wanted. Empty fields let all pass.
+type AuditFilter struct {
+	Kind  string // such as "secret.used"
+	Agent string // what it did, and what was done to it
+	Since string // RFC 3339, or a duration before now
+}
+
+// AuditLog is what was changed in the app and what its agents did with their grants.
+func AuditLog(f AuditFilter) Log {
+	return Log{target: path("audit"), filter: query{"kind": f.Kind, "agent": f.Agent, "since": f.Since}}
+}
 
 // Events returns the events of a log that come after the one numbered after. With follow it goes on as events come, until
 // the run's last event, ctx's end or the caller's break; else it ends where the log ends now.
@@ -103,6 +117,7 @@ func (s *listener) connect(ctx context.Context) (opened bool, err error) {
 	defer silence.Stop()
 
 	q := query{"follow": strconv.FormatBool(s.follow)}
+	maps.Copy(q, s.log.filter)
 	h := header{"Accept": typeNDJSON, "Last-Event-ID": strconv.FormatInt(s.after, 10)}
 	res, err := s.c.send(short, "GET", s.log.target+q.encode(), h, nil)
 	if err != nil {

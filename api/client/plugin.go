@@ -80,7 +80,7 @@ func (c *Client) upload(ctx context.Context, q query, u Upload, h header, progre
 		}
 		switch {
 		case line.Error != nil && line.Error.Kind != nil:
-			return line.Error.error()
+			return line.Error.error(0)
 		case line.Result != nil:
 			if err := json.Unmarshal(line.Result, out); err != nil {
 				return agent.Wrap(agent.Internal, err, "the server's answer is not understood")

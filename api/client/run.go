@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -105,31 +104,6 @@ type CodeResult struct {
 // RunCode runs code of which nothing is kept.
 func (c *Client) RunCode(ctx context.Context, code Code) (out CodeResult, err error) {
 	return out, c.do(ctx, "POST", path("code"), nil, code, &out)
-}
-
-// Secret is a new token with its secret, which is shown this once.
-type Secret struct {
-	agent.Token
-	Secret string `json:"secret"`
-}
-
-// CreateToken makes a token. A zero expires means never.
-func (c *Client) CreateToken(ctx context.Context, name string, expires time.Time) (out Secret, err error) {
-	in := struct {
-		Name    string    `json:"name"`
-		Expires time.Time `json:"expires,omitzero"`
-	}{name, expires}
-	return out, c.do(ctx, "POST", path("tokens"), nil, in, &out)
-}
-
-// Tokens lists tokens, newest first.
-func (c *Client) Tokens(ctx context.Context, p agent.Page) (List[agent.Token], error) {
-	return get[List[agent.Token]](ctx, c, path("tokens")+pageQuery(p).encode())
-}
-
-// DeleteTokens deletes tokens, all or none.
-func (c *Client) DeleteTokens(ctx context.Context, ids ...agent.TokenID) error {
-	return c.do(ctx, "POST", path("tokens", "delete"), nil, map[string]any{"ids": ids}, nil)
 }
 
 // Ready returns nil when the server takes requests.
