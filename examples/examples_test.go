@@ -49,7 +49,7 @@ func (s skep) must(t *testing.T, args ...string) string {
 }
 
 // start builds the binary and starts a server with it, which ends with the test.
-func start(t *testing.T) skep {
+func start(t *testing.T, flags ...string) skep {
 	t.Helper()
 	readTree(t, "..")
 	dir := t.TempDir()
@@ -63,11 +63,11 @@ func start(t *testing.T) skep {
 			t.Fatal(err)
 		}
 	}
-	server := exec.Command(s.binary, "serve", "--listen", "127.0.0.1:0")
+	server := exec.Command(s.binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
 	if _, err := os.Stat(interpreter); err == nil {
 		server.Args = append(server.Args, "--python", interpreter)
 	}
-	server.Env = append(os.Environ(), s.env...)
+	server.Env = append(append(os.Environ(), s.env...), "SKEP_VAULT_KEY=file:"+filepath.Join(dir, "vault.key"))
 	var log bytes.Buffer
 	server.Stderr = &log
 	stdout, err := server.StdoutPipe()

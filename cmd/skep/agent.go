@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -18,22 +19,29 @@ func newAgent(c *cli) *cobra.Command {
 		Short: "Create, list, show, change and delete agents",
 		Long:  "An agent is a plugin with a name, settings, grants and limits. skep push --agent NAME makes one along with its code.",
 	})
-	cmd.AddCommand(newAgentCreate(c), newAgentList(c), newAgentShow(c), newAgentUpdate(c), newAgentDelete(c))
+	cmd.AddCommand(newAgentCreate(c), newAgentList(c), newAgentShow(c), newAgentUpdate(c), newAgentDelete(c), newAgentGrants(c))
 	return cmd
 }
 
 // agentFlags are the parts of an agent that create and update share.
 type agentFlags struct {
 	plugin, description string
-	config, grants      []string
-	limits              []string
+	config              []string
+	limits, quota       []string
+	grant               grantFlags
+	grantsFile          string
+	asked, yes          bool
 }
 
 func (f *agentFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.plugin, "plugin", "", "the code: NAME for the newest version, NAME@VERSION to pin one")
 	flags.StringVar(&f.description, "description", "", "what the agent is for")
 	flags.StringArrayVar(&f.config, "config", nil, "a plain setting `KEY=VALUE` the code may read; may be given more than once")
-	flags.StringSliceVar(&f.grants, "grant-agent", nil, "`NAME` of another agent it may call; may be given more than once")
+	f.grant.register(flags, "grant")
+	flags.StringVar(&f.grantsFile, "grants-file", "", "JSON `FILE` with all it may do, in place of what it was granted before")
+	flags.BoolVar(&f.asked, "grant-asked", false, "let it do what its code asks for, after showing that")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask before granting what the code asks for")
+	quotaFlag(flags, &f.quota)
 	flags.StringSliceVar(&f.limits, "limit", nil, "a limit `NAME=VALUE` for each call, such as wall=30s or memory=64MB; may be given more than once")
 }
 
@@ -68,13 +76,21 @@ func newAgentCreate(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			quota, err := parseQuota(f.quota)
+			if err != nil {
+				return err
+			}
 			cl, err := c.client()
 			if err != nil {
 				return err
 			}
+			ref := or(f.plugin, args[0])
+			granted, err := f.granted(cmd.Context(), c, cl, ref)
+			if err != nil {
+				return err
+			}
 			a, err := cl.CreateAgent(cmd.Context(), client.NewAgent{
-				Name: args[0], Plugin: or(f.plugin, args[0]), Description: f.description, Config: config,
-				Grants: agent.AgentGrants(f.grants...), Limits: limits,
+				Name: args[0], Plugin: ref, Description: f.description, Config: config, Grants: granted, Limits: limits, Quota: quota,
 			})
 			if err != nil {
 				return err
@@ -83,11 +99,49 @@ func newAgentCreate(c *cli) *cobra.Command {
 				return c.printJSON(a)
 			}
 			c.printf("created agent %s on plugin %s\n", a.Name, a.Plugin)
-			return nil
+			return c.hintGrants(cmd.Context(), cl, a, false)
 		},
 	}
 	f.register(cmd.Flags())
 	return cmd
+}
+
+// granted returns all that the flags grant to an agent on a plugin.
+func (f *agentFlags) granted(ctx context.Context, c *cli, cl *client.Client, plugin string) (g agent.Grants, err error) {
+	if f.grantsFile != "" {
+		if g, err = readGrants(f.grantsFile); err != nil {
+			return g, err
+		}
+	}
+	if f.asked {
+		p, err := cl.Plugin(ctx, plugin)
+		if err != nil {
+			return g, err
+		}
+		asked, err := c.accept(p, f.yes)
+		if err != nil {
+			return g, err
+		}
+		g = g.With(asked)
+	}
+	more, err := f.grant.grants()
+	return g.With(more), err
+}
+
+// hintGrants tells what an agent's code asks for and was not granted; with all, what it may do now, too.
+func (c *cli) hintGrants(ctx context.Context, cl *client.Client, a agent.Agent, all bool) error {
+	p, err := cl.Plugin(ctx, a.Plugin)
+	if err != nil {
+		return err
+	}
+	if words := a.Grants.Words(); all && len(words) > 0 {
+		c.printf("it may\n")
+		c.printWords(words)
+	} else if all {
+		c.printf("it may reach nothing outside its cell\n")
+	}
+	c.hintAsked(a.Name, p.Asks, a.Grants)
+	return nil
 }
 
 func newAgentList(c *cli) *cobra.Command {
@@ -160,20 +214,43 @@ func newAgentShow(c *cli) *cobra.Command {
 
 func newAgentUpdate(c *cli) *cobra.Command {
 	var f agentFlags
+	var revoke grantFlags
 	cmd := &cobra.Command{
-		Use:     "update NAME",
-		Short:   "Change an agent; what is not named stays as it is",
-		Long:    "Change an agent. What is not named stays as it is; settings, grants and limits are each replaced as a whole.",
-		Example: "  skep agent update hello --plugin hello@1.1\n  skep agent update hello --config word=Salve --limit wall=1m",
-		Args:    cobra.ExactArgs(1),
+		Use:   "update NAME",
+		Short: "Change an agent; what is not named stays as it is",
+		Long: `Change an agent. What is not named stays as it is; settings, limits and quotas are each replaced as a whole. --grant-... adds to what it
+may do and --revoke-... takes away from it, also from calls and runs under way; --grants-file replaces all of it.`,
+		Example: "  skep agent update hello --plugin hello@1.1\n  skep agent update hello --config word=Salve --limit wall=1m\n" +
+			"  skep agent update hello --grant-http 'GET https://api.example.com/v1/**' --grant-secret api-key\n  skep agent update hello --revoke-secret api-key",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			patch, err := f.patch(cmd.Flags())
 			if err != nil {
 				return err
 			}
+			less, err := revoke.grants()
+			if err != nil {
+				return err
+			}
+			for _, s := range less.Secrets {
+				if len(s.To) > 0 {
+					return usageError("--revoke-secret %s: name the secret alone; --grant-secret %s=TARGET narrows where it may go", s.Name, s.Name)
+				}
+			}
+			if !less.Empty() {
+				patch.Revoke = &less
+			}
+			if patch == (client.AgentPatch{}) && !f.asked {
+				return usageError("nothing to change: see skep agent update --help for what can be")
+			}
 			cl, err := c.client()
 			if err != nil {
 				return err
+			}
+			if f.asked {
+				if err := f.grantAsked(cmd.Context(), c, cl, args[0], &patch); err != nil {
+					return err
+				}
 			}
 			a, err := cl.UpdateAgent(cmd.Context(), args[0], patch)
 			if err != nil {
@@ -183,11 +260,37 @@ func newAgentUpdate(c *cli) *cobra.Command {
 				return c.printJSON(a)
 			}
 			c.printf("updated agent %s\n", a.Name)
-			return nil
+			return c.hintGrants(cmd.Context(), cl, a, patch.Grants != nil || patch.Grant != nil || patch.Revoke != nil)
 		},
 	}
 	f.register(cmd.Flags())
+	revoke.register(cmd.Flags(), "revoke")
 	return cmd
+}
+
+// grantAsked adds to a patch what the agent's code asks for, as it will be.
+func (f *agentFlags) grantAsked(ctx context.Context, c *cli, cl *client.Client, name string, patch *client.AgentPatch) error {
+	ref := f.plugin
+	if ref == "" {
+		a, err := cl.Agent(ctx, name)
+		if err != nil {
+			return err
+		}
+		ref = a.Plugin
+	}
+	p, err := cl.Plugin(ctx, ref)
+	if err != nil {
+		return err
+	}
+	more, err := c.accept(p, f.yes)
+	if err != nil {
+		return err
+	}
+	if patch.Grant != nil {
+		more = more.With(*patch.Grant)
+	}
+	patch.Grant = &more
+	return nil
 }
 
 // patch holds what was named on the command line.
@@ -206,9 +309,26 @@ func (f *agentFlags) patch(flags *pflag.FlagSet) (client.AgentPatch, error) {
 		}
 		p.Config = &config
 	}
-	if flags.Changed("grant-agent") {
-		grants := agent.AgentGrants(f.grants...)
+	if f.grantsFile != "" {
+		grants, err := readGrants(f.grantsFile)
+		if err != nil {
+			return p, err
+		}
 		p.Grants = &grants
+	}
+	more, err := f.grant.grants()
+	if err != nil {
+		return p, err
+	}
+	if !more.Empty() {
+		p.Grant = &more
+	}
+	if flags.Changed("quota") {
+		quota, err := parseQuota(f.quota)
+		if err != nil {
+			return p, err
+		}
+		p.Quota = &quota
 	}
 	if flags.Changed("limit") {
 		limits, err := parseLimits(f.limits)
@@ -216,9 +336,6 @@ func (f *agentFlags) patch(flags *pflag.FlagSet) (client.AgentPatch, error) {
 			return p, err
 		}
 		p.Limits = &limits
-	}
-	if p == (client.AgentPatch{}) {
-		return p, usageError("nothing to change: name at least one of --plugin, --description, --config, --grant-agent, --limit")
 	}
 	return p, nil
 }

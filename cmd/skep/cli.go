@@ -13,6 +13,7 @@ type cli struct {
 
 	json             bool
 	url, token, data string
+	app              string
 }
 
 const longHelp = `Skep runs agents: code that a person or a model wrote, each call sealed in a WebAssembly cell of its own.
@@ -46,11 +47,12 @@ func newRoot(c *cli) *cobra.Command {
 	flags.BoolVar(&c.json, "json", false, "print JSON, errors included")
 	flags.StringVar(&c.url, "url", "", "the server's address (SKEP_URL)")
 	flags.StringVar(&c.token, "token", "", "access token (SKEP_TOKEN)")
+	flags.StringVar(&c.app, "app", "", "the app it is about (SKEP_APP); the token's, else default, unless given")
 	flags.StringVar(&c.data, "data", "", "data directory of the server on this machine (SKEP_DATA)")
 
 	root.AddCommand(
-		newServe(c), newDemo(c), newDev(c), newNew(c), newPush(c), newPlugins(c), newAgent(c), newCall(c), newCode(c), newRun(c), newLogs(c),
-		newSessions(c), newToken(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(),
+		newServe(c), newDemo(c), newDev(c), newNew(c), newPush(c), newPlugins(c), newAgent(c), newState(c), newCall(c), newCode(c), newRun(c), newLogs(c),
+		newSessions(c), newApp(c), newSecret(c), newToken(c), newUsage(c), newAudit(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(),
 	)
 	for _, verb := range root.Commands() {
 		tidyUsage(verb)

@@ -39,6 +39,9 @@ func (c *cli) needServer(ctx context.Context, work *sync.WaitGroup) error {
 func (c *cli) ownServer(ctx context.Context, work *sync.WaitGroup, o serveOptions) error {
 	o.cells, o.log = "map", slog.New(slog.DiscardHandler)
 	o.python = os.Getenv("SKEP_PYTHON")
+	if err := o.vault.resolve(); err != nil {
+		return err
+	}
 	ready := make(chan serverInfo, 1)
 	failed := make(chan error, 1)
 	work.Go(func() { failed <- serve(ctx, o, func(s serverInfo) { ready <- s }) })

@@ -44,6 +44,12 @@ func eventKind(e agent.Event) string {
 		return "failed"
 	case agent.EventRunCancelled:
 		return "cancelled"
+	case agent.EventRefused:
+		return "refused"
+	case agent.EventSecretUsed:
+		return "secret"
+	case agent.EventHTTP:
+		return "http"
 	}
 	return e.Kind.String()
 }
@@ -87,6 +93,10 @@ func eventText(e agent.Event) string {
 		var re agent.RunError
 		if json.Unmarshal(e.Data, &re) == nil {
 			return re.Msg
+		}
+	case agent.EventRefused, agent.EventSecretUsed, agent.EventHTTP, agent.EventChanged:
+		if text := accessText(e); text != "" {
+			return text
 		}
 	}
 	return compact(e.Data)

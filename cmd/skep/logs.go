@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -31,22 +32,27 @@ its messages and the events of its runs.`,
 			if sessionRE.MatchString(args[0]) {
 				log = client.SessionLog(agent.SessionID(args[0]))
 			}
-			p := eventPrinter{w: c.stdout, json: c.json}
-			for e, err := range cl.Events(cmd.Context(), log, after, follow) {
-				switch {
-				case err != nil && follow && cmd.Context().Err() != nil:
-					return nil // Ctrl-C is how one stops following
-				case err != nil:
-					return err
-				}
-				if err := p.print(e); err != nil {
-					return err
-				}
-			}
-			return nil
+			return c.printEvents(cmd.Context(), cl, log, after, follow)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on at the end of the log, until Ctrl-C")
 	cmd.Flags().Int64Var(&after, "after", 0, "number of the last event already seen")
 	return cmd
+}
+
+// printEvents prints a log's events as they come.
+func (c *cli) printEvents(ctx context.Context, cl *client.Client, log client.Log, after int64, follow bool) error {
+	p := eventPrinter{w: c.stdout, json: c.json}
+	for e, err := range cl.Events(ctx, log, after, follow) {
+		switch {
+		case err != nil && follow && ctx.Err() != nil:
+			return nil // Ctrl-C is how one stops following
+		case err != nil:
+			return err
+		}
+		if err := p.print(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }

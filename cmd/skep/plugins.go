@@ -79,8 +79,12 @@ func newPluginShow(c *cli) *cobra.Command {
 }
 
 func (c *cli) printPlugin(p agent.Plugin) {
+	var asks string
+	if p.Asks != nil {
+		asks = strings.Join(p.Asks.Words(), "; ")
+	}
 	c.printFields("name", p.Name, "version", p.Version, "kind", p.Kind.String(), "main", p.Main, "size", size(p.Size),
-		"functions", strings.Join(p.Exports, ", "), "digest", string(p.Digest), "created", when(p.Created))
+		"functions", strings.Join(p.Exports, ", "), "asks to", asks, "digest", string(p.Digest), "created", when(p.Created))
 }
 
 func newPluginGet(c *cli) *cobra.Command {

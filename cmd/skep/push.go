@@ -157,8 +157,13 @@ func (c *cli) bind(ctx context.Context, cl *client.Client, p pushed, name string
 	if len(p.Plugin.Exports) > 0 {
 		c.printf("functions: %s\n", strings.Join(p.Plugin.Exports, ", "))
 	}
+	if asks := p.Plugin.Asks; asks != nil && !asks.Empty() {
+		c.printf("asks to\n")
+		c.printWords(asks.Words())
+	}
 	if done != "" {
 		c.printf("agent %s %s\n", name, done)
+		c.hintAsked(name, p.Plugin.Asks, p.Agent.Grants)
 	}
 	return nil
 }

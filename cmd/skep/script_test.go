@@ -150,6 +150,7 @@ func (s *testServer) start(dir, cache string) error {
 	s.cancel, s.done = cancel, make(chan error, 1)
 	ready := make(chan serverInfo, 1)
 	o := serveOptions{listen: "127.0.0.1:0", dir: dir, cells: "map", apart: os.Getenv("SKEP_ISOLATION"), cache: cache, python: s.python, log: slog.New(slog.DiscardHandler)}
+	o.vault.key = "file:" + dir + ".vault-key"
 	go func() { s.done <- serve(ctx, o, func(i serverInfo) { ready <- i }) }()
 	select {
 	case <-ready:

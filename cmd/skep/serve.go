@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -19,9 +23,12 @@ import (
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/python"
 	"github.com/skep-dev/skep/host/worker"
+	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime"
+	"github.com/skep-dev/skep/runtime/quota"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/engine"
+	"github.com/skep-dev/skep/store/ledger"
 )
 
 // serveOptions are the flags of skep serve.
@@ -34,6 +41,8 @@ type serveOptions struct {
 	dir    string
 	python string // file of the Python interpreter, or ""
 	cache  string // where compiled code is kept; below dir unless given
+	vault  vaultOptions
+	egress egressOptions
 	log    *slog.Logger
 }
 
@@ -57,6 +66,9 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 			if env := os.Getenv("SKEP_LISTEN"); env != "" && !cmd.Flags().Changed("listen") {
 				o.listen = env
 			}
+			if err := o.vault.resolve(); err != nil {
+				return err
+			}
 			context.AfterFunc(cmd.Context(), func() { fmt.Fprintln(c.stderr, "stopping; a second signal stops at once") })
 			return serve(cmd.Context(), o, func(s serverInfo) { c.sayReady(o.dir, s) })
 		},
@@ -67,6 +79,8 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 	flags.StringVar(&o.cells, "cells", "map", "how cells are made from images: map, or copy where the system cannot map them")
 	flags.StringVar(&o.apart, "isolation", or(os.Getenv("SKEP_ISOLATION"), inline), "where cells run: process, in a confined process for each app, or inline, in the server's (SKEP_ISOLATION)")
 	flags.StringVar(&o.python, "python", os.Getenv("SKEP_PYTHON"), "`FILE` of the Python interpreter, for agents in Python (SKEP_PYTHON)")
+	o.vault.register(flags)
+	o.egress.register(flags)
 	flags.StringVar(&format, "log-format", "text", "text or json")
 	flags.StringSliceVar(&o.hosts, "host", nil, "further `NAME` to answer to when listening on a loopback address")
 	return cmd
@@ -106,6 +120,11 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	if err := checkPython(o.python); err != nil {
 		return err
 	}
+	tracing, err := telemetry.Open(ctx, version)
+	if err != nil {
+		return &agent.Error{Kind: agent.Invalid, Msg: err.Error(), Hint: "set the OTEL_ variables right, or none of them"}
+	}
+	defer func() { err = errors.Join(err, tracing.Close()) }()
 	ln, err := listen(ctx, o.listen)
 	if err != nil {
 		return err
@@ -116,14 +135,41 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
+	usage, err := ledger.Open(ctx, st, o.dir, &ledger.Options{Log: o.log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, usage.Close()) }()
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx)) // calls go on for a while after ctx has ended
+	var kept sync.WaitGroup
+	kept.Go(func() { usage.Run(keeping) })
+	defer func() { stop(); kept.Wait() }()
+	quotas, err := quota.Load(ctx, usage)
+	if err != nil {
+		return err
+	}
 
 	var rt *runtime.Runtime
-	cells, closeCells, err := openCells(ctx, o, func(ctx context.Context, d agent.Digest) (agent.Source, error) { return rt.LoadSource(ctx, d) })
+	secrets, err := openVault(ctx, st, o, func(ctx context.Context, app agent.App, e agent.Event) error { return rt.Audit(ctx, app, e) })
+	if err != nil {
+		return err
+	}
+	defer secrets.Close()
+	cells, closeCells, err := openCells(ctx, o, func(ctx context.Context, d agent.Digest) (agent.Source, error) { return rt.LoadSource(ctx, d) },
+		func(l host.Loaded) { rt.Loaded(l) })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeCells()) }()
-	rt = runtime.New(st, cells, &runtime.Options{Log: o.log})
+	log.SetOutput(io.Discard) // net/http tells it what hosts send unasked, which may hold a secret; nothing of ours uses it
+	out, err := o.egress.open(o.log)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	rt = runtime.New(st, cells, &runtime.Options{
+		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secretSource{secrets},
+	})
 
 	if _, err := api.EnsureOwnerToken(ctx, st, filepath.Join(o.dir, tokenFile)); err != nil {
 		return err
@@ -137,9 +183,10 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return rt.Run(ctx) })
 	work.Go(func() error {
-		return api.New(rt, st, &api.Options{Log: o.log, Version: version, Hosts: o.hosts}).Run(ctx, ln)
+		return api.New(rt, st, &api.Options{Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Vault: secrets}).Run(ctx, ln)
 	})
 	ready(info)
+	work.Go(func() error { debug.FreeOSMemory(); return nil }) // more than half of the heap was needed only to start
 	return work.Wait()
 }
 
@@ -150,9 +197,9 @@ const (
 )
 
 // openCells returns what runs code.
-func openCells(ctx context.Context, o serveOptions, load func(context.Context, agent.Digest) (agent.Source, error)) (runtime.Cells, func() error, error) {
+func openCells(ctx context.Context, o serveOptions, load func(context.Context, agent.Digest) (agent.Source, error), loaded func(host.Loaded)) (runtime.Cells, func() error, error) {
 	opts := host.Options{
-		CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy", Python: o.python, Load: load,
+		CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy", Python: o.python, Load: load, Loaded: loaded,
 	}
 	if o.apart == apart {
 		pool, err := worker.New(&worker.Options{Host: opts, Args: []string{workerVerb}, Log: o.log})

@@ -7,13 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
 )
 
 func newToken(c *cli) *cobra.Command {
 	cmd := shelf(&cobra.Command{
 		Use:   "token",
 		Short: "Make, list and delete access tokens",
-		Long:  "Access tokens are for programs. Whoever has one can do everything; its secret is shown once, when it is made.",
+		Long: `Access tokens are for programs. Whoever has one can do what its role lets them, in its app or in all; its secret is shown once, when it
+is made. An owner may do everything. A developer may push code, create agents, call and run them, read, and narrow what agents may do; what
+gives an agent more, secrets, quotas, tokens, apps and backups take an owner.`,
 	})
 	cmd.AddCommand(newTokenCreate(c), newTokenList(c), newTokenDelete(c))
 	return cmd
@@ -21,21 +24,25 @@ func newToken(c *cli) *cobra.Command {
 
 func newTokenCreate(c *cli) *cobra.Command {
 	var lives time.Duration
+	var role string
 	cmd := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Make a token and print its secret, this once",
-		Example: "  skep token create ci --expires 720h\n  SKEP_TOKEN=$(skep token create ci) skep agent list",
+		Example: "  skep token create ci --role developer --app shop --expires 720h\n  SKEP_TOKEN=$(skep token create ci) skep agent list",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			asked := client.NewToken{Name: args[0], App: agent.App(c.app)}
+			if err := asked.Role.UnmarshalText([]byte(role)); err != nil {
+				return usageError("--role %s: use owner or developer", role)
+			}
+			if lives != 0 {
+				asked.Expires = time.Now().Add(lives)
+			}
 			cl, err := c.client()
 			if err != nil {
 				return err
 			}
-			var expires time.Time
-			if lives != 0 {
-				expires = time.Now().Add(lives)
-			}
-			t, err := cl.CreateToken(cmd.Context(), args[0], expires)
+			t, err := cl.CreateToken(cmd.Context(), asked)
 			if err != nil {
 				return err
 			}
@@ -46,6 +53,7 @@ func newTokenCreate(c *cli) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&role, "role", agent.Owner.String(), "owner or developer; with --app the token is good for that app alone")
 	cmd.Flags().DurationVar(&lives, "expires", 0, "how long it works, such as 720h; for ever unless given")
 	return cmd
 }
@@ -74,9 +82,9 @@ func newTokenList(c *cli) *cobra.Command {
 				if expires == "" {
 					expires = "never"
 				}
-				rows = append(rows, []string{string(t.ID), t.Name, when(t.Created), expires})
+				rows = append(rows, []string{string(t.ID), t.Name, t.Role.String(), or(string(t.App), "all"), when(t.Created), expires})
 			}
-			c.printTable([]string{"ID", "NAME", "CREATED", "EXPIRES"}, rows)
+			c.printTable([]string{"ID", "NAME", "ROLE", "APP", "CREATED", "EXPIRES"}, rows)
 			return nil
 		},
 	}

@@ -59,11 +59,27 @@ func (c *cli) loadDir(ctx context.Context, dir string) (upload, error) {
 	up := upload{Name: dirAgent(abs)}
 	if b := builderOf(abs); b != nil {
 		up.File, up.Type = up.Name+".wasm", mediaTypes[".wasm"]
-		up.Body, err = b.build(c, ctx, dir)
-		return up, err
+		if up.Body, err = b.build(c, ctx, dir); err != nil {
+			return up, err
+		}
+		return withManifest(up, abs)
 	}
 	up.File, up.Type = up.Name+".zip", mediaTypes[".zip"]
 	up.Body, err = packDir(abs)
+	return up, err
+}
+
+// withManifest packs a compiled module with the manifest that lies beside its source, if one does.
+func withManifest(up upload, dir string) (upload, error) {
+	manifest, err := os.ReadFile(filepath.Join(dir, plugins.ManifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return up, nil
+	}
+	if err != nil {
+		return up, err
+	}
+	up.File, up.Type = up.Name+".zip", mediaTypes[".zip"]
+	up.Body, err = plugins.Pack(map[string][]byte{"main.wasm": up.Body, plugins.ManifestFile: manifest})
 	return up, err
 }
 

@@ -113,3 +113,28 @@ func TestGoBuildError(t *testing.T) {
 		t.Errorf("excerpt:\n%s\nwant:\n%s", got, want)
 	}
 }
+
+// A compiled module goes along with the manifest that lies beside its source, whatever compiled it.
+func TestModuleWithManifest(t *testing.T) {
+	dir := t.TempDir()
+	module := upload{Name: "m", File: "m.wasm", Type: mediaTypes[".wasm"], Body: []byte("\x00asm\x01\x00\x00\x00")}
+	got, err := withManifest(module, dir)
+	if d := cmp.Diff(module, got); d != "" || err != nil {
+		t.Errorf("without a manifest: %v\n%s", err, d)
+	}
+	write(t, filepath.Join(dir, plugins.ManifestFile), `{"name":"mailer","grants":{"http":["https://api.example.com"]}}`)
+	if got, err = withManifest(module, dir); err != nil {
+		t.Fatal(err)
+	}
+	src, m, err := plugins.Open(got.File, got.Type, got.Body, nil)
+	if err != nil || src.Kind != agent.Wasm || m.Name != "mailer" || m.Grants == nil || len(m.Grants.HTTP) != 1 {
+		t.Errorf("%+v %+v %v", src.Kind, m, err)
+	}
+	write(t, filepath.Join(dir, plugins.ManifestFile), `{"main":"main.go"}`)
+	if got, err = withManifest(module, dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = plugins.Open(got.File, got.Type, got.Body, nil); err == nil || !strings.Contains(err.Error(), "main.go") {
+		t.Errorf("a main that is not in the package: %v", err)
+	}
+}

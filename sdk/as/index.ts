@@ -85,6 +85,101 @@ export function callAgent(agent: string, name: string, input: string, type: stri
   return new Result(true, output === null ? "" : String.UTF8.decode(json.unbase64(output)));
 }
 
+/**
+ * Reads a key of the agent's own state, which must have been granted. JSON comes back as its text, bytes as UTF-8. A key that is not
+ * there is a result that is not ok, of kind `"not_found"`.
+ */
+export function kvGet(key: string): Result {
+  const r = ask("state.get", '{"keys":[' + json.quote(key) + "]}");
+  if (!r.ok) return r;
+  const entries = json.member(r.text, "entries");
+  if (entries === null || entries.indexOf("{") < 0) return new Result(false, "there is no such key", "not_found");
+  const entry = entries.substring(entries.indexOf("{"));
+  const value = json.member(entry, "json");
+  if (value !== null) return new Result(true, value);
+  const text = json.text(entry, "text");
+  if (text !== null) return new Result(true, text);
+  const bytes = json.text(entry, "base64");
+  return new Result(true, bytes === null ? "" : String.UTF8.decode(json.unbase64(bytes)));
+}
+
+/** Sets a key of the agent's own state to text of a media type. What was set is durable when it returns. */
+export function kvSet(key: string, value: string, type: string = "text/plain; charset=utf-8"): Result {
+  return ask("state.set", '{"key":' + json.quote(key) + ',"type":' + json.quote(type) + ',"base64":"' + json.base64(String.UTF8.encode(value)) + '"}');
+}
+
+/** Deletes a key of the agent's own state. One that is not there is no error. */
+export function kvDelete(key: string): Result {
+  return ask("state.delete", '{"key":' + json.quote(key) + "}");
+}
+
+/** An outbound request, for `fetch`. */
+export class Request {
+  headers: string[][] = [];
+  body: Uint8Array = new Uint8Array(0);
+  constructor(public url: string, public method: string = "GET") {}
+  /** Adds a header. */
+  header(name: string, value: string): Request {
+    this.headers.push([name, value]);
+    return this;
+  }
+  /** Sets the body to text. */
+  text(body: string): Request {
+    this.body = Uint8Array.wrap(String.UTF8.encode(body));
+    return this;
+  }
+}
+
+/** What answers a request. Redirects have been followed, and the body is decoded. */
+export class Response {
+  constructor(
+    /** Whether there is a response, whatever its status. */
+    public ok: bool,
+    public status: i32,
+    /** The headers as JSON text: `[["name","value"],...]`. */
+    public headers: string,
+    public body: Uint8Array,
+    /** What went wrong when there is none, and what kind of error that is. */
+    public error: string = "",
+    public kind: string = "",
+  ) {}
+  text(): string {
+    return String.UTF8.decode(this.body.buffer);
+  }
+}
+
+/** Makes a request, which must have been granted, and returns the whole response. */
+export function fetch(request: Request): Response {
+  let headers = "";
+  for (let i = 0; i < request.headers.length; i++) {
+    headers += (i > 0 ? ",[" : "[") + json.quote(request.headers[i][0]) + "," + json.quote(request.headers[i][1]) + "]";
+  }
+  const r = ask("http", '{"method":' + json.quote(request.method) + ',"url":' + json.quote(request.url) + ',"header":[' + headers +
+    '],"body":"' + json.base64(request.body.buffer) + '"}');
+  if (!r.ok) return new Response(false, 0, "[]", new Uint8Array(0), r.text, r.kind);
+  const body = json.text(r.text, "body");
+  const got = json.member(r.text, "header");
+  return new Response(true, i32(json.number(r.text, "status")), got === null ? "[]" : got,
+    body === null ? new Uint8Array(0) : Uint8Array.wrap(json.unbase64(body)));
+}
+
+/**
+ * Returns the placeholder of a secret: `{{secret:NAME}}`. Write it where the secret belongs in a request: as a header's value or in
+ * it, as a query parameter, as a form field or as a string in a JSON body. The host puts the value in on the way out, where the
+ * secret is bound to and was granted, and nowhere else; the agent never sees it. A name that no secret can have fails the call.
+ */
+export function secret(name: string): string {
+  const n = name.length;
+  let good = n > 0 && n <= 63;
+  for (let i = 0; good && i < n; i++) {
+    const c = name.charCodeAt(i);
+    const end = (c >= 97 && c <= 122) || (c >= 48 && c <= 57);
+    good = end || (i > 0 && i < n - 1 && (c == 45 || c == 46 || c == 95));
+  }
+  assert(good, "not the name of a secret: " + name);
+  return "{{secret:" + name + "}}";
+}
+
 /** What the compiler calls when the program fails; `"use": ["abort=.../index/abort"]` in asconfig.json makes it so. */
 export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
   const what = message === null ? "the program aborted" : message;

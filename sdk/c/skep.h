@@ -274,21 +274,24 @@ static inline skep_result skep_emit(const char *name, const char *json) {
 	return skep_ask("emit", skep_format("{\"name\":%s,\"data\":%s}", skep_json_quote(name), json));
 }
 
-static inline char *skep_base64(const char *text) {
+static inline char *skep_base64_of(const void *bytes, size_t n) {
+	const uint8_t *text = bytes;
 	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	size_t n = strlen(text);
 	char *b = malloc((n + 2) / 3 * 4 + 1), *to = b;
 	if (!b) abort();
 	for (size_t i = 0; i < n; i += 3) {
 		uint32_t w = 0;
-		for (size_t k = 0; k < 3; k++) w = w << 8 | (i + k < n ? (uint8_t)text[i + k] : 0);
+		for (size_t k = 0; k < 3; k++) w = w << 8 | (i + k < n ? text[i + k] : 0);
 		for (int k = 0; k < 4; k++) *to++ = i + (size_t)k > n ? '=' : digits[w >> (18 - 6 * k) & 63];
 	}
 	*to = 0;
 	return b;
 }
 
-static inline char *skep_unbase64(const char *text) {
+static inline char *skep_base64(const char *text) { return skep_base64_of(text, strlen(text)); }
+
+// skep_unbase64_to puts the number of bytes into *length.
+static inline char *skep_unbase64_to(const char *text, size_t *length) {
 	char *b = malloc(strlen(text) + 1), *to = b;
 	if (!b) abort();
 	uint32_t w = 0;
@@ -300,7 +303,13 @@ static inline char *skep_unbase64(const char *text) {
 		if ((bits += 6) >= 8) *to++ = (char)(w >> (bits -= 8));
 	}
 	*to = 0;
+	*length = (size_t)(to - b);
 	return b;
+}
+
+static inline char *skep_unbase64(const char *text) {
+	size_t length;
+	return skep_unbase64_to(text, &length);
 }
 
 // skep_call_agent calls a function of another agent of the same app, which must have been granted. input is text of the
@@ -313,6 +322,90 @@ static inline skep_result skep_call_agent(const char *agent, const char *functio
 	r.body = skep_unbase64(output ? output : "");
 	r.length = strlen(r.body);
 	return r;
+}
+
+// skep_response is what answers a request. Redirects have been followed, and the body is decoded.
+typedef struct {
+	bool ok;       // whether there is a response, whatever its status
+	int status;
+	char *headers; // as JSON text: [["name","value"],...]
+	char *body;    // length bytes, and a zero after them; what went wrong, as JSON with kind and message, when there is no response
+	size_t length;
+} skep_response;
+
+// skep_fetch makes a request, which must have been granted, and returns the whole response. headers is a list of names and
+// values in turn that ends with NULL, or NULL. body has length bytes, and may be NULL when there are none.
+static inline skep_response skep_fetch(const char *method, const char *url, const char *const *headers, const void *body, size_t length) {
+	char *list = skep_format("%s", "");
+	for (const char *const *h = headers; h && h[0] && h[1]; h += 2)
+		list = skep_format("%s%s[%s,%s]", list, *list ? "," : "", skep_json_quote(h[0]), skep_json_quote(h[1]));
+	skep_result r = skep_ask("http", skep_format("{\"method\":%s,\"url\":%s,\"header\":[%s],\"body\":\"%s\"}", skep_json_quote(method),
+		skep_json_quote(url), list, skep_base64_of(body ? body : "", length)));
+	skep_response out = {.ok = r.ok, .body = r.body, .length = r.length};
+	if (!r.ok) return out;
+	const char *at = skep_json_member(r.body, "header");
+	char *text = skep_json_text(r.body, "body");
+	out.status = (int)skep_json_number(r.body, "status", 0);
+	out.headers = at ? skep_format("%.*s", (int)(skep_json_skip(at) - at), at) : skep_format("[]");
+	out.body = skep_unbase64_to(text ? text : "", &out.length);
+	return out;
+}
+
+// skep_secret returns the placeholder of a secret: {{secret:NAME}}. Write it where the secret belongs in a request: as a header's
+// value or in it, as a query parameter, as a form field or as a string in a JSON body. The host puts the value in on the way
+// out, where the secret is bound to and was granted, and nowhere else; the agent never sees it. A name that no secret can
+// have ends the call.
+static inline char *skep_secret(const char *name) {
+	static const char ends[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+	size_t n = strlen(name);
+	if (n < 1 || n > 63 || !strchr(ends, name[0]) || !strchr(ends, name[n - 1]) || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") != n) {
+		skep_fail("not the name of a secret: it has 1 to 63 of a-z, 0-9, '.', '_' and '-', and begins and ends with a letter or digit");
+		abort();
+	}
+	return skep_format("{{secret:%s}}", name);
+}
+
+// The functions below use key-value state of the agent's own, which must have been granted. What was set is durable.
+
+// skep_kv_get reads a key. When it is not there the result is ok and its body NULL. *version, unless NULL, gets the version, or 0.
+static inline skep_result skep_kv_get(const char *key, int64_t *version) {
+	if (version) *version = 0;
+	skep_result r = skep_ask("state.get", skep_format("{\"keys\":[%s]}", skep_json_quote(key)));
+	if (!r.ok) return r;
+	const char *entries = skep_json_member(r.body, "entries");
+	const char *entry = entries ? skep_json_space(entries + 1) : "]";
+	r.body = NULL, r.length = 0;
+	if (*entry != '{') return r;
+	if (version) *version = (int64_t)skep_json_number(entry, "version", 0);
+	const char *json = skep_json_member(entry, "json");
+	char *text = skep_json_text(entry, "text"), *base64 = skep_json_text(entry, "base64");
+	if (json) {
+		r.body = skep_format("%.*s", (int)(skep_json_skip(json) - json), json);
+		r.length = strlen(r.body);
+	} else if (text) {
+		r.body = text, r.length = strlen(text);
+	} else {
+		r.body = skep_unbase64_to(base64 ? base64 : "", &r.length);
+	}
+	return r;
+}
+
+// skep_kv_put sets a key to bytes of the media type. if_version, unless below 0, is the version that the key must have, where 0
+// means that it must not be there; else the kind in the result's body is "conflict".
+static inline skep_result skep_kv_put(const char *key, const char *type, const void *bytes, size_t length, int64_t if_version) {
+	char *condition = if_version < 0 ? skep_format("%s", "") : skep_format(",\"if\":%lld", (long long)if_version);
+	return skep_ask("state.set", skep_format("{\"key\":%s,\"type\":%s,\"base64\":\"%s\"%s}", skep_json_quote(key), skep_json_quote(type),
+		skep_base64_of(bytes, length), condition));
+}
+
+// skep_kv_set sets a key to text.
+static inline skep_result skep_kv_set(const char *key, const char *text) {
+	return skep_kv_put(key, "text/plain; charset=utf-8", text, strlen(text), -1);
+}
+
+// skep_kv_delete deletes a key. One that is not there is no error.
+static inline skep_result skep_kv_delete(const char *key) {
+	return skep_ask("state.delete", skep_format("{\"key\":%s}", skep_json_quote(key)));
 }
 
 #endif

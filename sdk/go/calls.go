@@ -73,6 +73,7 @@ type CallError struct {
 	Kind    string // "denied", "not_found", "exhausted", ...
 	Message string
 	Limit   string // which limit was hit, when Kind is "exhausted"
+	Hint    string // what to do about it, in a sentence; may be empty
 }
 
 func (e *CallError) Error() string { return e.Message }
@@ -93,5 +94,5 @@ func result(status abi.Status, body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &e); err != nil {
 		return nil, &CallError{Kind: "internal", Message: "the host's error cannot be read: " + err.Error()}
 	}
-	return nil, &CallError{Kind: e.Kind, Message: e.Message, Limit: e.Limit}
+	return nil, &CallError{Kind: e.Kind, Message: e.Message, Limit: e.Limit, Hint: e.Hint}
 }

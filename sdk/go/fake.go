@@ -17,12 +17,16 @@ type Fake struct {
 	// Answer answers calls of other agents; nil refuses them. An error reaches the caller as a CallError.
 	Answer func(agent, function string, in []byte) (out []byte, err error)
 
+	// Fetch answers requests; nil refuses them. Placeholders of secrets stand in them as the agent wrote them.
+	Fetch func(Request) (*Response, error)
+
 	Output []byte // of the last Call
 	Failed string // the error of the last Call, "" when it worked
 	Logs   []abi.Log
 	Events []abi.Emit
 
 	input []byte
+	state fakeKV // lasts over the calls of one fake
 }
 
 // current is the fake that the package's functions speak to: a guest has one host, so this is one variable.
@@ -122,8 +126,32 @@ func (f *Fake) answer(name string, in []byte) (abi.Status, []byte) {
 			return refuse("internal", err.Error())
 		}
 		return abi.OK, b
+	case abi.CallStateGet, abi.CallStateList, abi.CallStateBatch:
+		return f.state.answer(name, in)
+	}
+	if name == abi.CallHTTP {
+		return f.fetch(in)
 	}
 	return refuse("invalid", "the fake host has no call "+name)
+}
+
+func (f *Fake) fetch(in []byte) (abi.Status, []byte) {
+	var r abi.HTTPRequest
+	if err := json.Unmarshal(in, &r); err != nil {
+		return refuse("invalid", err.Error())
+	}
+	if f.Fetch == nil {
+		return refuse("denied", "no host is granted, so it may not reach "+r.URL)
+	}
+	res, err := f.Fetch(Request(r))
+	if err != nil {
+		return refuse("failed", err.Error())
+	}
+	b, err := json.Marshal(abi.HTTPResponse(*res))
+	if err != nil {
+		return refuse("internal", err.Error())
+	}
+	return abi.OK, b
 }
 
 // refused is any status but abi.OK: a guest reads the kind from the body.

@@ -23,6 +23,8 @@ export interface Context<C extends object = Config> {
    * name: `await ctx.agent<typeof tools>("text-tool").stats("some text")`.
    */
   agent<T = AnyAgent>(name: string): Remote<T>;
+  /** Key-value state of the agent's own, when it was granted. */
+  readonly kv: KV;
   /** Writes to the console, which shows in the agent's log and in the session's events. */
   readonly log: Log;
   /** Lets the call go on until the promise settles, after its result has been sent. */
@@ -85,6 +87,7 @@ export type Remote<T> = {
  */
 export class Agent<C extends object = Config> implements Context<C> {
   readonly config: C;
+  readonly kv: KV;
   readonly log: Log;
   emit(name: string, data?: unknown): void;
   agent<T = AnyAgent>(name: string): Remote<T>;
@@ -111,19 +114,115 @@ export const config: Config;
 /** Writes to the console. See {@link Context.log}. */
 export const log: Log;
 
+/**
+ * Key-value state of the agent's own, when it was granted: `skep agent update NAME --grant-state`. All cells of the agent share it,
+ * nobody else sees it, and it is gone when the agent is deleted. What was set is durable before the promise resolves.
+ *
+ * Keys are any text of up to 1 KiB, and sort by their UTF-8 bytes. Values are up to 128 KiB: whatever has a JSON form, text, or
+ * bytes, which come back as a `Uint8Array`.
+ *
+ * ```ts
+ * const visits = (await kv.get<number>("visits")) ?? 0;
+ * await kv.set("visits", visits + 1); // two calls at once may count one visit; see compareAndSet
+ * ```
+ */
+export interface KV {
+  /** The value of a key, or `undefined` when it is not there. */
+  get<T = unknown>(key: string): Promise<T | undefined>;
+  /** The values of up to 128 keys, in their order and as of one moment. */
+  getMany<T = unknown>(keys: readonly string[]): Promise<(T | undefined)[]>;
+  /** A key with its version, or `undefined` when it is not there. */
+  getEntry<T = unknown>(key: string): Promise<KVEntry<T> | undefined>;
+  /**
+   * Sets a key and returns its new version.
+   * @throws SkepError of kind `"conflict"` when the key has another version than `ifVersion`, where 0 means that it must not be
+   * there; of kind `"exhausted"` when the state would be larger than what was granted
+   */
+  set(key: string, value: unknown, options?: { ifVersion?: number }): Promise<number>;
+  /** Deletes a key. One that is not there is no error, unless `ifVersion` says that it should be. */
+  delete(key: string, options?: { ifVersion?: number }): Promise<void>;
+  /**
+   * Sets a key if it has that version, where 0 means that it must not be there, and returns the new one. `undefined` means that
+   * somebody else was quicker: read the key again.
+   *
+   * ```ts
+   * let e, version;
+   * do {
+   *   e = await kv.getEntry<number>("visits");
+   *   version = await kv.compareAndSet("visits", e?.version ?? 0, (e?.value ?? 0) + 1);
+   * } while (version === undefined);
+   * ```
+   */
+  compareAndSet(key: string, version: number, value: unknown): Promise<number | undefined>;
+  /**
+   * Makes up to 128 edits of up to 1 MiB at once, or none of them, and returns the version of the keys that were set. Each
+   * `ifVersion` is held against the state as it was before; one that does not hold rejects with a `SkepError` of kind `"conflict"`.
+   */
+  batch(edits: readonly KVEdit[]): Promise<number>;
+  /** One page of entries in the order of keys: up to `limit`, 100 unless given and at most 1000, or fewer when they are large. */
+  list<T = unknown>(options?: KVRange): Promise<{ entries: KVEntry<T>[]; after?: string }>;
+  /** All entries in the order of keys, or the first `limit` of them, read page by page. */
+  entries<T = unknown>(options?: KVRange): AsyncGenerator<KVEntry<T>, void, undefined>;
+}
+
+/** A key that is there. Versions rise with each commit to the state and are never used again. */
+export interface KVEntry<T = unknown> {
+  readonly key: string;
+  readonly value: T;
+  readonly version: number;
+}
+
+/** One edit of a batch; a check changes nothing. */
+export type KVEdit =
+  | { op: "set"; key: string; value: unknown; ifVersion?: number }
+  | { op: "delete"; key: string; ifVersion?: number }
+  | { op: "check"; key: string; ifVersion: number };
+
+/** Which keys are meant: all that are given must hold. */
+export interface KVRange {
+  prefix?: string;
+  /** The first key. */
+  start?: string;
+  /** The key before which the range ends. */
+  end?: string;
+  /** From the last key to the first. */
+  reverse?: boolean;
+  /** What the page before returned as `after`. */
+  after?: string;
+  limit?: number;
+}
+
+/** Key-value state of the agent's own. See {@link KV}. */
+export const kv: KV;
+
 /** Another agent of the same app. See {@link Context.agent}. */
 export function agent<T = AnyAgent>(name: string): Remote<T>;
 
 /** Calls a function of another agent, which must have been granted to this one. */
 export function callAgent<O = unknown>(agent: string, functionName: string, input?: unknown): Promise<O>;
 
+/**
+ * The placeholder of a secret: `{{secret:NAME}}`. Write it where the secret belongs in a request: as a header's value or in it, as
+ * a query parameter, as a form field or as a string in a JSON body. The host puts the value in on the way out, where the
+ * secret is bound to and was granted, and nowhere else; the agent never sees it.
+ *
+ * ```ts
+ * await fetch("https://api.github.com/user", { headers: { authorization: `Bearer ${secret("github")}` } });
+ * ```
+ * @param name of the secret, as `skep secret set` was told it
+ * @throws TypeError when no secret can have that name. Whether there is one shows when the request is made.
+ */
+export function secret(name: string): string;
+
 /** Resolves after so many milliseconds. */
 export function sleep(ms: number): Promise<void>;
 
-/** What a refused or failed request to Skep rejects with. */
+/** What a refused or failed request to Skep rejects with. A failed `fetch` rejects with a `TypeError` that has one as its `cause`. */
 export class SkepError extends Error {
   /** What can be done about it: `"denied"`, `"not_found"`, `"exhausted"`, `"failed"`, ... */
   readonly kind: string;
   /** Which limit was hit, when `kind` is `"exhausted"`. */
   readonly limit?: string;
+  /** What to do about it, in a sentence. */
+  readonly hint?: string;
 }

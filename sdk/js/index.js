@@ -32,13 +32,24 @@ export const config = new Proxy(
   },
 );
 
+// kv passes each call on to the host of the test.
+export const kv = Object.fromEntries(
+  ["get", "getMany", "getEntry", "set", "delete", "compareAndSet", "batch", "list", "entries"].map((name) => [
+    name,
+    (...args) => need("kv").kv[name](...args),
+  ]),
+);
+
 export class SkepError extends Error {
-  constructor(kind, message, limit) {
+  constructor(kind, message, limit, hint) {
     super(message);
     this.name = "SkepError";
     this.kind = kind;
     if (limit) {
       this.limit = limit;
+    }
+    if (hint) {
+      this.hint = hint;
     }
   }
 }
@@ -59,6 +70,15 @@ export function agent(name) {
   );
 }
 
+export function secret(name) {
+  if (typeof name !== "string" || !/^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/.test(name)) {
+    throw new TypeError(
+      `secret: ${JSON.stringify(name)} is not the name of a secret: it has 1 to 63 of a-z, 0-9, ".", "_" and "-", and begins and ends with a letter or digit`,
+    );
+  }
+  return `{{secret:${name}}}`;
+}
+
 export function sleep(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
@@ -68,11 +88,14 @@ export function waitUntil(promise) {
 }
 
 // context is what a call is given besides its input; Agent has the same members.
-export const context = { config, emit, agent, log, waitUntil };
+export const context = { config, emit, agent, kv, log, waitUntil };
 
 export class Agent {
   get config() {
     return config;
+  }
+  get kv() {
+    return kv;
   }
   get log() {
     return log;

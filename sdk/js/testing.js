@@ -1,11 +1,14 @@
 // A double of Skep for tests that run an agent in Node, Bun or Deno.
 
 import { SkepError, context, setHost } from "./index.js";
+import { FakeKV } from "./testing-kv.js";
 
 export class FakeHost {
-  constructor({ config = {}, agents = {} } = {}) {
+  constructor({ config = {}, agents = {}, state = {}, fetch } = {}) {
     this.config = config;
     this.agents = agents;
+    this.answer = fetch;
+    this.kv = new FakeKV(state);
     this.events = [];
     this.waiting = [];
   }
@@ -27,8 +30,20 @@ export class FakeHost {
     return target[functionName](input);
   }
 
+  async fetch(input, init) {
+    const request = new Request(input, init);
+    if (this.answer === undefined) {
+      const { host } = new URL(request.url);
+      const cause = new SkepError("denied", `no host is granted, so it may not reach ${host}: give FakeHost({ fetch })`);
+      throw new TypeError(cause.message, { cause });
+    }
+    return this.answer(request);
+  }
+
   async call(agentModule, functionName, input) {
     setHost(this);
+    const outside = globalThis.fetch;
+    globalThis.fetch = (input, init) => this.fetch(input, init);
     try {
       const made = agentModule.default ?? agentModule;
       const target = typeof made === "function" ? new made() : made;
@@ -41,6 +56,7 @@ export class FakeHost {
       await Promise.all(this.waiting);
       return result;
     } finally {
+      globalThis.fetch = outside;
       setHost(undefined);
     }
   }

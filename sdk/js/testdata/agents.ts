@@ -1,5 +1,5 @@
 // What authors write; the type checker must take it, and refuse what is marked.
-import { Agent, SkepError, agent, callAgent, config, emit, log, sleep, type AgentObject, type Context, type Message } from "skep";
+import { Agent, SkepError, agent, callAgent, config, emit, kv, log, sleep, type AgentObject, type Context, type Message } from "skep";
 
 const tool = {
   stats(text: string) {
@@ -46,4 +46,16 @@ export async function plain(input: { n: number }, ctx: Context) {
     }
     throw e;
   }
+}
+
+export async function remembers(_: unknown, ctx: Context) {
+  const visits = (await kv.get<number>("visits")) ?? 0;
+  const version: number = await ctx.kv.set("visits", visits + 1, { ifVersion: 0 });
+  const now: number | undefined = await kv.compareAndSet("visits", version, visits);
+  for await (const e of kv.entries<string>({ prefix: "note/", reverse: true })) {
+    log(e.key, e.value.length, e.version);
+  }
+  // @ts-expect-error: a check names a version
+  await kv.batch([{ op: "check", key: "k" }]);
+  return [now, (await kv.list({ limit: 1 })).after, await kv.getMany<number>(["a", "b"])];
 }

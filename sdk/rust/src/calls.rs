@@ -47,7 +47,7 @@ pub fn batch<O: Input>(calls: &[Call]) -> Result<Vec<Result<O>>> {
     Ok(results)
 }
 
-fn call(name: &str, input: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn call(name: &str, input: &[u8]) -> Result<Vec<u8>> {
     let reply = host::call(name, input);
     let (status, body) = reply.split_first().ok_or_else(|| Error::of("internal", "the host gave no answer"))?;
     result(*status, body).map(<[u8]>::to_vec)

@@ -11,6 +11,8 @@ pub struct Error {
     pub message: String,
     /// Which limit was hit, when the kind is `"exhausted"`.
     pub limit: String,
+    /// What to do about it, in a sentence; may be empty.
+    pub hint: String,
 }
 
 impl Error {
@@ -20,7 +22,7 @@ impl Error {
     }
 
     pub(crate) fn of(kind: &str, message: impl fmt::Display) -> Error {
-        Error { kind: kind.to_string(), message: message.to_string(), limit: String::new() }
+        Error { kind: kind.to_string(), message: message.to_string(), limit: String::new(), hint: String::new() }
     }
 }
 

@@ -26,5 +26,5 @@ pub(crate) fn result(status: u8, body: &[u8]) -> Result<&[u8]> {
     }
     let e = Value::parse(body).map_err(|e| Error::of("internal", format!("the host's error cannot be read: {}", e)))?;
     let text = |name: &str| e[name].as_str().unwrap_or("").to_string();
-    Err(Error { kind: text("kind"), message: text("message"), limit: text("limit") })
+    Err(Error { kind: text("kind"), message: text("message"), limit: text("limit"), hint: text("hint") })
 }

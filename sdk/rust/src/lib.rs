@@ -29,7 +29,9 @@ mod fake;
 mod frames;
 #[cfg_attr(not(target_arch = "wasm32"), path = "host_fake.rs")]
 mod host;
+mod http;
 mod json;
+pub mod kv;
 mod log;
 
 pub use calls::{batch, call_agent, config, emit, Call};
@@ -37,6 +39,7 @@ pub use error::{Error, Result};
 pub use export::{run, Input, Output};
 #[cfg(not(target_arch = "wasm32"))]
 pub use fake::Fake;
+pub use http::{fetch, secret, Request, Response};
 pub use json::{ParseError, Value};
 pub use log::{write, Level};
 

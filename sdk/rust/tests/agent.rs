@@ -69,3 +69,57 @@ fn a_batch_tells_of_each_call() {
     let got: Value = Fake::new().answering(upper).call(all, Value::from(vec!["a", "b"])).unwrap();
     assert_eq!(got.to_string(), r#"["A","B","failed: out of order"]"#);
 }
+
+fn remember(_: ()) -> Result<Value> {
+    use skep::kv;
+    let first: Option<i64> = kv::get("n")?;
+    let version = kv::set("n", 1)?;
+    kv::set("word", "é")?;
+    kv::set("raw", &[0u8, 255][..])?;
+    let late = kv::set_if("n", version + 1, 2).unwrap_err();
+    kv::set_if("n", version, object! { "a": Value::Null })?;
+    kv::delete("none")?;
+    let n: Value = kv::get("n")?.ok_or("n is gone")?;
+    let word: String = kv::get("word")?.ok_or("word is gone")?;
+    let raw: Vec<u8> = kv::get("raw")?.ok_or("raw is gone")?;
+    let keys: Vec<Value> = kv::list("", "n", 1)?.into_iter().map(|e| Value::from(e.key)).collect();
+    Ok(object! { "first": first.is_none(), "late": late.kind, "n": n, "word": word, "raw": raw == [0, 255], "keys": keys })
+}
+
+#[test]
+fn state_is_kept() {
+    let got: Value = Fake::new().call(remember, ()).unwrap();
+    let want = r#"{"first":true,"late":"conflict","n":{"a":null},"word":"é","raw":true,"keys":["raw"]}"#;
+    assert_eq!(got.to_string(), want);
+}
+
+fn user(url: String) -> Result<String> {
+    let r = skep::fetch(skep::Request::new("POST", &url).header("authorization", &format!("Bearer {}", skep::secret("api"))).body("x"))?;
+    Ok(format!("{} {} {}", r.status, r.get("x-a").unwrap_or("-"), r.json()?["name"].as_str().unwrap_or("-")))
+}
+
+#[test]
+fn requests_are_answered() {
+    let mut host = Fake::new().fetching(|r| {
+        if r.url.ends_with("/down") {
+            return Err(Error::new("the host is down"));
+        }
+        assert_eq!((r.method.as_str(), r.body.as_slice()), ("POST", &b"x"[..]));
+        assert_eq!(r.headers, [("authorization".to_string(), "Bearer {{secret:api}}".to_string())]);
+        Ok(skep::Response { status: 201, headers: vec![("X-A".to_string(), "1".to_string())], body: b"{\"name\":\"Ada\"}".to_vec() })
+    });
+    let got: String = host.call(user, "https://up.test/").unwrap();
+    assert_eq!(got, "201 1 Ada");
+    let down: Result<String> = host.call(user, "https://up.test/down");
+    assert_eq!(down.unwrap_err().message, "the host is down");
+    let refused: Result<String> = Fake::new().call(user, "https://up.test/");
+    assert_eq!(refused.unwrap_err().message, "no host is granted, so it may not reach https://up.test/");
+}
+
+#[test]
+fn names_of_secrets() {
+    assert_eq!(skep::secret("git.hub_1-x"), "{{secret:git.hub_1-x}}");
+    for name in ["", "A", "-a", "a.", "a}}", "é"] {
+        assert!(std::panic::catch_unwind(|| skep::secret(name)).is_err(), "{:?}", name);
+    }
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+// agentOf pushes code and makes an agent of it.
+func (s *liveServer) agentOf(t *testing.T, name, code, grants string) {
+	t.Helper()
+	if _, err := s.PutPlugin(t.Context(), client.Upload{Name: name, Filename: name + ".ts", Body: []byte(code)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CreateAgent(t.Context(), client.NewAgent{Name: name, Plugin: name, Grants: grantsOf(t, grants)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func grantsOf(t *testing.T, text string) (g agent.Grants) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &g); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestOutboundHandler has an app's requests seen by one of its agents, which answers, changes, sends on and blocks them.
+func TestOutboundHandler(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s by %s: %s", r.Method, r.URL, r.Header.Get("X-Seen-By"), b)
+	}))
+	defer upstream.Close()
+	s := startServer(t, io.Discard)
+	defer s.stop()
+	s.agentOf(t, "asker", `export const ask = async (p) => {
+		const res = await fetch("`+upstream.URL+`" + p, { method: "POST", body: "hello" });
+		return res.status + " " + await res.text();
+	};`, `{"http":["`+upstream.URL+`/ok/**","`+upstream.URL+`/made-up"]}`)
+	s.agentOf(t, "gate", `export default { async fetch(req) {
+		const url = new URL(req.url);
+		if (url.pathname === "/made-up") return new Response("made up for " + req.headers.get("skep-agent"), { status: 203 });
+		if (url.pathname === "/ok/blocked") throw new Error("not today");
+		const headers = new Headers(req.headers);
+		headers.set("x-seen-by", "gate");
+		return fetch(url + "?more", { method: req.method, headers, body: await req.text() + " world" });
+	} };`, `{"http":["`+upstream.URL+`"]}`)
+
+	ask := func(path string) (string, error) {
+		out, _, err := s.Call(t.Context(), "asker", "ask", agent.JSON([]byte(`"`+path+`"`)), 20*time.Second)
+		return string(out.Body), err
+	}
+	if got, err := ask("/ok/x"); err != nil || got != "200 POST /ok/x by : hello" {
+		t.Fatalf("without a handler: %q, %v", got, err)
+	}
+	gate := "gate"
+	if _, err := s.UpdateApp(t.Context(), agent.DefaultApp, client.AppPatch{Outbound: &gate}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/ok/x":    "200 POST /ok/x?more by gate: hello world",
+		"/made-up": "203 made up for asker",
+	} {
+		if got, err := ask(path); err != nil || got != want {
+			t.Errorf("%s: %q, %v; want %q", path, got, err, want)
+		}
+	}
+	for path, want := range map[string]string{
+		"/ok/blocked": `the app's outbound handler "gate" refused the request: `,
+		"/other":      "the path /other is not granted",
+	} {
+		if got, err := ask(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %q, %v; want an error with %q", path, got, err, want)
+		}
+	}
+}
+
+// TestNarrowingCutsWhatRuns takes a grant back while a response streams.
+func TestNarrowingCutsWhatRuns(t *testing.T) {
+	begun := make(chan string, 1)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; ; i++ {
+			if _, err := fmt.Fprintln(w, "line", i); err != nil {
+				return
+			}
+			w.(http.Flusher).Flush()
+			if i == 3 {
+				begun <- ""
+			}
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}))
+	defer upstream.Close()
+	s := startServer(t, io.Discard)
+	defer s.stop()
+	s.agentOf(t, "reader", `export async function read() {
+		let n = 0;
+		for await (const part of (await fetch("`+upstream.URL+`")).body) n += part.length;
+		return n;
+	}`, `{"http":["`+upstream.URL+`"]}`)
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := s.Call(t.Context(), "reader", "read", agent.Payload{}, 25*time.Second)
+		ended <- err
+	}()
+	receive(t, begun)
+	if _, err := s.UpdateAgent(t.Context(), "reader", client.AgentPatch{Grants: &agent.Grants{}}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "the grant was taken back") {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the response went on")
+	}
+}
+
+// TestTokenIsExchangedOnce uses a secret that is exchanged for a token, by the same way out and under the same scrubbing.
+func TestTokenIsExchangedOnce(t *testing.T) {
+	var exchanged atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"access_token":"token-number-%d","token_type":"bearer","expires_in":3600}`, exchanged.Add(1))
+			return
+		}
+		fmt.Fprint(w, r.Header.Get("Authorization"))
+	}))
+	defer upstream.Close()
+	s := startServer(t, io.Discard)
+	defer s.stop()
+	if _, err := s.SetSecret(t.Context(), "api", secretAt(t, agent.SecretOAuth,
+		map[string]string{"token_url": upstream.URL + "/token", "client_id": "me", "client_secret": "a-long-secret"}, upstream.URL)); err != nil {
+		t.Fatal(err)
+	}
+	s.agentOf(t, "asker", `import { secret } from "skep";
+		export const ask = async () => (await fetch("`+upstream.URL+`", { headers: { authorization: secret("api") } })).text();`,
+		`{"http":["`+upstream.URL+`"],"secrets":["api"]}`)
+	for range 2 {
+		out, _, err := s.Call(t.Context(), "asker", "ask", agent.Payload{}, 20*time.Second)
+		if err != nil || string(out.Body) != "Bearer [secret]" {
+			t.Fatalf("%q, %v", out.Body, err)
+		}
+	}
+	if n := exchanged.Load(); n != 1 {
+		t.Errorf("%d exchanges for two requests", n)
+	}
+}

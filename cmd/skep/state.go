@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+func newState(c *cli) *cobra.Command {
+	cmd := shelf(&cobra.Command{
+		Use:   "state",
+		Short: "List, read, set and delete keys of an agent's state",
+		Long:  "An agent that was granted state keeps keys and values there. Its cells share them; they are gone when it is deleted.",
+	})
+	cmd.AddCommand(newStateList(c), newStateGet(c), newStateSet(c), newStateDelete(c))
+	return cmd
+}
+
+func newStateList(c *cli) *cobra.Command {
+	var p pageFlags
+	var r agent.StateRange
+	cmd := &cobra.Command{
+		Use:     "list AGENT",
+		Short:   "List keys in the order of their bytes",
+		Example: "  skep state list hello --prefix user/\n  skep state list hello --limit 0 --json > state.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			all, total, more := []agent.StateEntry{}, agent.StateSize{}, true
+			for more && (p.limit == 0 || len(all) < p.limit) {
+				r.Limit = agent.MaxPage
+				if p.limit > 0 {
+					r.Limit = min(p.limit-len(all), agent.MaxPage)
+				}
+				page, err := cl.ListState(cmd.Context(), args[0], r)
+				if err != nil {
+					return err
+				}
+				all, total = append(all, page.Items...), page.Size
+				r.After, more = page.Next, page.Next != ""
+			}
+			if c.json {
+				return c.printJSON(all)
+			}
+			if len(all) == 0 {
+				c.printEmpty("such keys", fmt.Sprintf("the state has %d", total.Keys))
+				return nil
+			}
+			var rows [][]string
+			for _, e := range all {
+				rows = append(rows, []string{shownKey(e.Key), fmt.Sprint(e.Version), shownValue(e.Value)})
+			}
+			c.printTable([]string{"KEY", "VERSION", "VALUE"}, rows)
+			fmt.Fprintf(c.stderr, "%d keys in all, %s\n", total.Keys, size(total.Bytes))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&r.Prefix, "prefix", "", "what the keys begin with")
+	cmd.Flags().StringVar(&r.Start, "start", "", "the first key")
+	cmd.Flags().StringVar(&r.End, "end", "", "the key before which the list ends")
+	cmd.Flags().BoolVar(&r.Reverse, "reverse", false, "from the last key to the first")
+	p.register(cmd)
+	return cmd
+}
+
+// shownKey is a key in one line: quoted where it would not be read as it is.
+func shownKey(k string) string {
+	if q := fmt.Sprintf("%q", k); q != `"`+k+`"` || strings.Contains(k, " ") {
+		return q
+	}
+	return k
+}
+
+// shownValue is what fits of a value in one line.
+func shownValue(v agent.Payload) string {
+	const most = 60
+	if !(v.IsJSON() || v.IsText()) || !utf8.Valid(v.Body) {
+		return fmt.Sprintf("%s of %s", size(int64(len(v.Body))), v.Type)
+	}
+	s := strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, string(v.Body))), " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
+}
+
+func newStateGet(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get AGENT KEY",
+		Short: "Write the value of a key to stdout",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			e, err := cl.State(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(e)
+			}
+			return c.printBytes(e.Value)
+		},
+	}
+}
+
+func newStateSet(c *cli) *cobra.Command {
+	var mediaType string
+	var version int64
+	cmd := &cobra.Command{
+		Use:     "set AGENT KEY INPUT",
+		Short:   "Set a key",
+		Long:    "Set a key to a value.\n\n" + inputHelp,
+		Example: "  skep state set hello greeting '\"Ciao\"'\n  skep state set hello logo @logo.png\n  skep state set hello lock mine --if-version 0",
+		Args:    cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := c.input(args[2:], mediaType)
+			if err != nil {
+				return err
+			}
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			n, err := cl.SetState(cmd.Context(), args[0], args[1], v, ifVersion(cmd, &version))
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(map[string]any{"version": n})
+			}
+			c.printf("set %s, version %d\n", shownKey(args[1]), n)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&mediaType, "type", "", "media type of the value")
+	registerIfVersion(cmd, &version)
+	return cmd
+}
+
+func newStateDelete(c *cli) *cobra.Command {
+	var version int64
+	cmd := &cobra.Command{
+		Use:   "delete AGENT KEY",
+		Short: "Delete a key",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			if err := cl.DeleteState(cmd.Context(), args[0], args[1], ifVersion(cmd, &version)); err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(map[string]any{"deleted": args[1]})
+			}
+			c.printf("deleted %s\n", shownKey(args[1]))
+			return nil
+		},
+	}
+	registerIfVersion(cmd, &version)
+	return cmd
+}
+
+func registerIfVersion(cmd *cobra.Command, version *int64) {
+	cmd.Flags().Int64Var(version, "if-version", 0, "only if the key has this version, where 0 means that it is not there")
+}
+
+func ifVersion(cmd *cobra.Command, version *int64) *int64 {
+	if !cmd.Flags().Changed("if-version") {
+		return nil
+	}
+	return version
+}

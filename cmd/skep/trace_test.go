@@ -1,0 +1,135 @@
+package main
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+// span is what a collector is told of a span, as far as this test looks.
+type span struct {
+	TraceID string `json:"traceId"`
+	SpanID  string `json:"spanId"`
+	Parent  string `json:"parentSpanId"`
+	Name    string `json:"name"`
+}
+
+// spanCollector is a collector of spans by OTLP over HTTP in JSON.
+type spanCollector struct {
+	mu    sync.Mutex
+	spans map[string]span // by name
+}
+
+func (c *spanCollector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	zip, err := gzip.NewReader(r.Body)
+	if err != nil {
+		return
+	}
+	b, _ := io.ReadAll(zip)
+	var in struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct {
+				Spans []span `json:"spans"`
+			} `json:"scopeSpans"`
+		} `json:"resourceSpans"`
+	}
+	_ = json.Unmarshal(b, &in)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rs := range in.ResourceSpans {
+		for _, ss := range rs.ScopeSpans {
+			for _, s := range ss.Spans {
+				c.spans[s.Name] = s
+			}
+		}
+	}
+}
+
+// TestTrace follows one trace from a caller through the server, a run and its cell to an upstream.
+func TestTrace(t *testing.T) {
+	coll := &spanCollector{spans: map[string]span{}}
+	collector := httptest.NewServer(coll)
+	defer collector.Close()
+	arrived := make(chan string, 2)
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.Header.Get("Traceparent") }))
+	defer upstream.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+
+	var logged safeBuffer
+	c := startServer(t, &logged)
+	defer c.stop()
+	code := `export const ask = async () => (await fetch("` + upstream.URL + `/x?q=hidden")).status;`
+	if _, err := c.PutPlugin(t.Context(), client.Upload{Name: "asker", Filename: "asker.ts", Body: []byte(code)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var grants agent.Grants
+	if err := json.Unmarshal([]byte(`{"http":["`+upstream.URL+`"]}`), &grants); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateAgent(t.Context(), client.NewAgent{Name: "asker", Plugin: "asker", Grants: grants}); err != nil {
+		t.Fatal(err)
+	}
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	post := func(target, body string) (answer map[string]any, traceparent string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+target, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+c.token)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Traceparent", "00-"+id+"-00f067aa0ba902b7-01")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		_ = json.NewDecoder(res.Body).Decode(&answer)
+		return answer, res.Header.Get("Traceparent")
+	}
+	_, answered := post("/v1/agents/asker/call/ask", "null")
+	outgoing := receive(t, arrived)
+	run, _ := post("/v1/runs", `{"agent":"asker","function":"ask"}`)
+	inRun := receive(t, arrived)
+	for _, got := range []string{answered, outgoing, inRun} {
+		if !strings.HasPrefix(got, "00-"+id+"-") || !strings.HasSuffix(got, "-01") {
+			t.Errorf("traceparent %q is not in the caller's trace", got)
+		}
+	}
+	if run["trace"] == nil || !strings.Contains(run["trace"].(string), id) {
+		t.Errorf("the run does not say its trace: %v", run)
+	}
+	c.stop()
+	coll.mu.Lock()
+	defer coll.mu.Unlock()
+	for name, parent := range map[string]string{
+		"POST /v1/agents/{name}/call/{function}": "00f067aa0ba902b7", "call": coll.spans["POST /v1/agents/{name}/call/{function}"].SpanID,
+		"run": coll.spans["POST /v1/runs"].SpanID, "http": coll.spans["run"].SpanID,
+	} {
+		if s := coll.spans[name]; s.TraceID != id || s.Parent != parent {
+			t.Errorf("span %q is %+v, want the parent %q in trace %s", name, s, parent, id)
+		}
+	}
+	if log := string(logged.Bytes()); !strings.Contains(log, "trace="+id) || strings.Contains(log, "hidden") {
+		t.Errorf("the log:\n%s", log)
+	}
+}
+
+func receive(t *testing.T, ch <-chan string) string {
+	t.Helper()
+	select {
+	case s := <-ch:
+		return s
+	case <-time.After(20 * time.Second):
+		t.Fatal("no request arrived")
+		return ""
+	}
+}
