@@ -23,6 +23,7 @@ type bench struct {
 	progress io.Writer
 
 	skep   *server
+	apart  *server // with worker processes
 	peer   *server
 	noPeer string // why there is none
 	node   *server
@@ -46,6 +47,7 @@ func newBench(ctx context.Context, quick bool, progress io.Writer) (*bench, erro
 
 func (b *bench) close() {
 	b.skep.stop()
+	b.apart.stop()
 	b.peer.stop()
 	b.node.stop()
 	if b.bare != nil {

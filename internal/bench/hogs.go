@@ -76,11 +76,7 @@ const hogLife = 1200 * time.Millisecond
 
 // callersBesideHogs calls the server, whose goroutines wait for the network between calls and have to get a processor
 // back from the hogs each time.
-func (b *bench) callersBesideHogs(ctx context.Context) (Figure, error) {
-	skep, err := b.ourServer(ctx)
-	if err != nil {
-		return Figure{}, err
-	}
+func (b *bench) callersBesideHogs(ctx context.Context, skep *server, name string) (Figure, error) {
 	hog, err := json.Marshal(map[string]any{
 		"code": "export default () => { for (;;) ; }", "language": "js", "limits": agent.Limits{Wall: hogLife},
 	})
@@ -122,7 +118,7 @@ func (b *bench) callersBesideHogs(ctx context.Context) (Figure, error) {
 		}
 		s.add(quiet, busy)
 	}
-	return s.figure(fmt.Sprintf("a caller's p99 beside %d hogs", hogs)), nil
+	return s.figure(fmt.Sprintf("a caller's p99 beside %d hogs%s", hogs, name)), nil
 }
 
 // greet calls the stored agent n times, or until something has ended.

@@ -66,12 +66,13 @@ func (b *bench) skepProgram(ctx context.Context) (string, error) {
 }
 
 // startSkep runs skep serve on a data directory, and returns when it says that it is ready. The caller stops it.
-func (b *bench) startSkep(ctx context.Context, data string) (*server, error) {
+func (b *bench) startSkep(ctx context.Context, data string, flags ...string) (*server, error) {
 	program, err := b.skepProgram(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "serve", "--json", "--listen", "127.0.0.1:0", "--data", data)
+	cmd := exec.Command(program, append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--data", data}, flags...)...)
+	cmd.Env = append(os.Environ(), "SKEP_VAULT_KEY=file:"+data+".vault-key")
 	log, err := os.Create(filepath.Join(b.dir, "skep.log"))
 	if err != nil {
 		return nil, err
@@ -127,18 +128,34 @@ func (s *server) putCode(ctx context.Context) (*client.Client, error) {
 
 // ourServer starts skep serve with an agent called bench.
 func (b *bench) ourServer(ctx context.Context) (_ *server, err error) {
-	if b.skep != nil {
-		return b.skep, nil
+	if b.skep == nil {
+		b.skep, err = b.serverWithAgent(ctx, "data", "--isolation", "inline")
 	}
-	if b.skep, err = b.startSkep(ctx, filepath.Join(b.dir, "data")); err != nil {
-		return nil, err
+	return b.skep, err
+}
+
+// apartServer is the same with cells in worker processes.
+func (b *bench) apartServer(ctx context.Context) (_ *server, err error) {
+	if b.apart == nil {
+		b.apart, err = b.serverWithAgent(ctx, "data-apart", "--isolation", "process")
 	}
-	c, err := b.skep.putCode(ctx)
+	return b.apart, err
+}
+
+func (b *bench) serverWithAgent(ctx context.Context, data string, flags ...string) (*server, error) {
+	s, err := b.startSkep(ctx, filepath.Join(b.dir, data), flags...)
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.CreateAgent(ctx, client.NewAgent{Name: "bench", Plugin: "bench", Limits: agent.Limits{}})
-	return b.skep, err
+	c, err := s.putCode(ctx)
+	if err == nil {
+		_, err = c.CreateAgent(ctx, client.NewAgent{Name: "bench", Plugin: "bench", Limits: agent.Limits{}})
+	}
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
 }
 
 // peerVersion is that of package.json.

@@ -110,8 +110,22 @@ func stopping(ctx context.Context, b *bench) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	callers, err := b.callersBesideHogs(ctx)
-	return []Figure{p99, cells, callers}, err
+	fs := []Figure{p99, cells}
+	for _, kind := range []struct {
+		name  string
+		start func(context.Context) (*server, error)
+	}{{"", b.ourServer}, {", in worker processes", b.apartServer}} {
+		skep, err := kind.start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		f, err := b.callersBesideHogs(ctx, skep, kind.name)
+		if err != nil {
+			return nil, err
+		}
+		fs = append(fs, f)
+	}
+	return fs, nil
 }
 
 // stopAll stops each shape at many moments.
