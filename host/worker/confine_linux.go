@@ -8,11 +8,13 @@ import (
 	"slices"
 	"syscall"
 	"time"
+	"unsafe"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"github.com/landlock-lsm/go-landlock/landlock"
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
 // confinable says that this system has what a worker must have: seccomp.
@@ -46,7 +48,7 @@ func (c *confiner) start(h hello) (notes []string, err error) {
 		}
 	}
 	if h.Memory > 0 {
-		debug.SetMemoryLimit(h.Memory / 4 * 3)
+		debug.SetMemoryLimit(h.heap())
 	}
 	if err := unix.Setpriority(unix.PRIO_PGRP, 0, politeness); err != nil {
 		notes = append(notes, "its priority could not be lowered: "+err.Error())
@@ -54,10 +56,24 @@ func (c *confiner) start(h hello) (notes []string, err error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("forbid tracing: %w", err)
 	}
+	if err := dropCapabilities(); err != nil {
+		return nil, fmt.Errorf("drop capabilities: %w", err)
+	}
 	if err := c.files(h); err != nil {
 		notes = append(notes, "no landlock, so it opens no files and compiles what it runs: "+err.Error())
 	}
 	return notes, c.filter(h.Role)
+}
+
+// dropCapabilities makes root, where the server runs as that, a user like others, in all threads.
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	_, _, errno := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // files leaves the directory for compiled code and the Python interpreter, to be read; a process that prepares may

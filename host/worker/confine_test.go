@@ -72,6 +72,14 @@ func TestConfinement(t *testing.T) {
 		if nice := strings.Fields(after)[16]; nice != "5" {
 			t.Errorf("%s: a thread has priority %s, want 5", name, nice)
 		}
+		if b, err = os.ReadFile(strings.TrimSuffix(name, "stat") + "status"); err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range []string{"CapEff", "CapPrm", "CapInh", "CapAmb"} {
+			if !strings.Contains(string(b), set+":\t0000000000000000\n") {
+				t.Errorf("%s: a thread has capabilities: %s", name, b)
+			}
+		}
 	}
 	if _, err := p.Call(t.Context(), host.Call{Plugin: "sha256:other", Tenant: "a"}); agent.KindOf(err) != agent.NotFound {
 		t.Error(err)

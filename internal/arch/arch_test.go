@@ -21,11 +21,13 @@ var mayImport = map[string][]string{
 	"abi":   {},
 	"agent": {},
 
-	"store":            {"agent", "store/blob", "store/kv", "store/internal/*"},
+	"store":            {"agent", "store/blob", "store/instance", "store/kv", "store/internal/*"},
+	"store/instance":   {"agent"},
 	"store/blob":       {"agent"},
 	"store/internal/*": {"agent", "store/kv"},
 	"store/kv":         {},
 	"store/kv/kvtest":  {"store/kv"},
+	"store/instance/*": {"agent", "store/instance"},
 	"store/memkv":      {"store/kv"},
 	"store/badgerkv":   {"agent", "store/kv", "store/internal/*"},
 	"store/pebblekv":   {"agent", "store/kv", "store/internal/*"},
@@ -51,17 +53,18 @@ var mayImport = map[string][]string{
 	"host/hostile":      {},
 	"host/grant/*":      {"abi", "agent", "host/grant"},
 
-	"host/grant/http/clienttest": {"agent", "host/grant/http"},
+	"host/grant/http":            {"abi", "agent", "host/egress", "host/grant"},
+	"host/grant/http/clienttest": {"agent", "host/egress", "host/grant/http"},
 
 	"vault":             {"agent", "store", "vault/kek"},
-	"vault/inject":      {"agent", "vault/scrub"},
+	"vault/inject":      {"agent", "vault", "vault/scrub"},
 	"vault/scrub":       {},
 	"vault/kek":         {"agent"},
 	"vault/kek/kektest": {},
 
 	"plugins":             {"agent"},
 	"runtime":             {"abi", "agent", "host", "host/egress", "host/grant", "host/grant/*", "plugins", "store", "runtime/quota", "store/ledger", "vault/inject", "vault/scrub"},
-	"runtime/quota":       {"agent", "host/grant", "store/ledger"},
+	"runtime/quota":       {"agent", "host/grant", "store", "store/ledger"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
 	"api":        {"agent", "host", "plugins", "runtime", "store", "store/backup", "store/ledger", "vault"},
@@ -74,9 +77,9 @@ var mayImport = map[string][]string{
 
 	"internal/*":        {},
 	"internal/bench":    {"*"},
+	"internal/soak":     {"*"},
 	"internal/fault":    {"agent", "store", "store/engine"},
 	"internal/bench/*":  {"*"},
-	"internal/soak":     {"*"},
 	"internal/scaffold": {"agent"},
 }
 
@@ -96,8 +99,8 @@ var onlyIn = map[string][]string{
 	"github.com/fasthttp/websocket":       {"api"},
 	"github.com/gofiber/contrib":          {"api"},
 	"github.com/rogpeppe/go-internal":     {},
-	"github.com/google/go-cmp":            {"store/kv/kvtest"},
-	"github.com/klauspost/compress":       {"host/egress", "store/backup"},
+	"github.com/google/go-cmp":            {"store/instance/instancetest", "store/kv/kvtest"},
+	"github.com/klauspost/compress":       {"host/cell", "host/egress", "store/backup"},
 	"github.com/valyala/fasthttp":         {"api", "internal/bench", "internal/bench/bare"},
 	"github.com/fsnotify/fsnotify":        {"cmd/skep"},
 	"github.com/andybalholm/brotli":       {"host/egress"},
@@ -112,6 +115,7 @@ var onlyIn = map[string][]string{
 	"github.com/golang/mock":              {},
 	"github.com/elastic/go-seccomp-bpf":   {"host/worker"},
 	"github.com/landlock-lsm/go-landlock": {"host/worker"},
+	"kernel.org/pub/linux/libs/security":  {"host/worker"},
 	"golang.org/x/sys":                    {"host/cell", "host/worker", "store/internal/disk", "internal/bench", "internal/bench/bare", "internal/fault"},
 }
 
