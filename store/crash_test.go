@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 		if os.Getenv(crashState) != "" {
 			work = editForEver
 		}
+		if os.Getenv(crashInstance) != "" {
+			work = turnForEver
+		}
 		if err := work(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}

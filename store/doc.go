@@ -1,5 +1,5 @@
 // Package store holds Skep's durable data and every rule about it: plugins, agents, sessions, runs, event logs, tokens,
-// idempotency keys and blobs. Below it is a kv.DB, which is only an ordered map.
+// state, instances, idempotency keys and blobs. Below it is a kv.DB, which is only an ordered map.
 //
 // What a method has answered is on disk: it survives kill -9 and a power cut. Transactions of many callers share one
 // durable batch. Every record carries a checksum, every log and collection is numbered without gaps, and what one record

@@ -38,7 +38,8 @@ func (s *Store) Export(ctx context.Context, fn func(Record) error) error {
 // named returns the blobs that the record at k names.
 func named(k key, payload []byte) (out []agent.Digest, err error) {
 	isRecord := strings.HasPrefix(string(k), prefixRec)
-	if !isRecord && !(strings.HasPrefix(string(k), prefixLog) && !strings.HasSuffix(string(k), "/head")) {
+	isInst := strings.HasPrefix(string(k), prefixInst)
+	if !isRecord && !isInst && !(strings.HasPrefix(string(k), prefixLog) && !strings.HasSuffix(string(k), "/head")) {
 		return nil, nil
 	}
 	r, err := parse(k, payload, nil)
@@ -51,6 +52,11 @@ func named(k key, payload []byte) (out []agent.Digest, err error) {
 			return nil, err
 		}
 		out = append(out, p.Digest)
+	}
+	if isInst || strings.HasPrefix(string(k), prefixLog+journalLog.String()+"/") {
+		if out, err = instBlobs(k, r.fields); err != nil {
+			return nil, err
+		}
 	}
 	for _, b := range r.bodies {
 		if b.blob != "" {

@@ -12,8 +12,11 @@ var (
 	Unseal    = unseal
 	Seal      = seal
 
-	Escaped     = escaped
-	Unescaped   = unescaped
+	Escaped   = escaped
+	Unescaped = unescaped
+	DueKey    = dueKey
+	ParseDue  = parseDue
+
 	EncodeEntry = encodeEntry
 	DecodeEntry = decodeEntry
 )

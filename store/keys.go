@@ -51,6 +51,18 @@ import (
 //	state/KIND/APP/ID/head           version of the newest commit, numbers of keys and bytes
 //	state-gone/KIND/APP/ID           the owner was deleted; what is left of its state is being removed
 //
+// Instances (instances.go), where AGENT is an agent's id, and KEY, NAME and TO (AGENT/KEY of another instance) are escaped. Their
+// logs are of the kind instance, with AGENT/KEY/NAME for an ID, or journal, with AGENT/KEY/RUN; their states of the kind instance:
+//
+//	inst/APP/AGENT/KEY               fence, newest batch, counts
+//	inst-part/APP/AGENT/KEY/PART     alarm/NAME, child/TO, from/TO (newest mark), to/TO/msg/SEQ (number of a message that waits),
+//	                                 to/TO/tail (newest message, and newest that was received)
+//	inst-agent/APP/AGENT             how many there are of an agent, highest fence of one that was deleted
+//	inst-gone/APP/AGENT[/KEY]        deleted; what is left is being removed
+//	inst-due/MS/APP/AGENT/KEY/NAME   alarm, by its Unix milliseconds
+//	inst-out/NUMBER                  message that waits, by the order of commits
+//	inst-mark/due, inst-mark/out     below what no alarm is due; below what no message waits, and the next one's number
+//
 // Idempotency keys (once.go), where HASH is the SHA-256 of scope and key:
 //
 //	once/HASH                        what was asked and which record it made
@@ -71,6 +83,15 @@ const (
 	keyUsageMark   key = "usage/mark"
 	prefixUsageRow     = "usage/row/"
 	prefixUsageUse     = "usage/use/"
+
+	keyInstDue      key = "inst-mark/due"
+	keyInstOut      key = "inst-mark/out"
+	prefixInst          = "inst/"
+	prefixInstPart      = "inst-part/"
+	prefixInstAgent     = "inst-agent/"
+	prefixInstGone      = "inst-gone/"
+	prefixInstDue       = "inst-due/"
+	prefixInstOut       = "inst-out/"
 
 	prefixHead      = "head/"
 	prefixOrd       = "ord/"

@@ -20,6 +20,8 @@ const (
 	sessionLog logKind = iota + 1
 	agentLog
 	auditLog
+	instanceLog
+	journalLog
 )
 
 func (k logKind) String() string {
@@ -30,6 +32,10 @@ func (k logKind) String() string {
 		return "agent"
 	case auditLog:
 		return "audit"
+	case instanceLog:
+		return "instance"
+	case journalLog:
+		return "journal"
 	}
 	return "unknown"
 }

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store/instance"
 )
 
 // recordVersion is the first byte of every stored value.
@@ -32,6 +33,9 @@ func damaged(what, format string, args ...any) error {
 		Hint: "stop Skep and restore its data directory from a backup; its log names what is damaged",
 	}
 }
+
+// Is makes it instance.ErrCorrupt to who knows an instance.Store only.
+func (e *CorruptError) Is(target error) bool { return target == instance.ErrCorrupt }
 
 // castagnoli is the CRC-32C polynomial (RFC 3720), which processors compute.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

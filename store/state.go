@@ -12,11 +12,17 @@ import (
 // ownerKind says what owns a state.
 type ownerKind uint8
 
-const agentOwner ownerKind = iota + 1
+const (
+	agentOwner ownerKind = iota + 1
+	instanceOwner
+)
 
 func (k ownerKind) String() string {
-	if k == agentOwner {
+	switch k {
+	case agentOwner:
 		return "agent"
+	case instanceOwner:
+		return "instance"
 	}
 	return "unknown"
 }
@@ -35,7 +41,14 @@ func AgentState(app agent.App, id agent.AgentID) Owner { return Owner{agentOwner
 func (o Owner) String() string { return fmt.Sprintf("state of %s %s/%s", o.kind, o.app, o.id) }
 
 // exists returns a NotFound error unless the owner is there.
-func (o Owner) exists(g getter) error {
+func (o Owner) exists(g getter, below snapshot) error {
+	if o.kind == instanceOwner {
+		id, err := o.instance()
+		if err == nil {
+			_, err = openInst(g, below, id)
+		}
+		return err
+	}
 	if !isPart(string(o.app), o.id) {
 		return notFound(o.kind.String(), o.id)
 	}
@@ -139,7 +152,7 @@ func (s *Store) State(ctx context.Context, o Owner, names ...string) (out []agen
 		}
 	}
 	err = s.view(ctx, func(snap snapshot) error {
-		if err := o.exists(snap); err != nil {
+		if err := o.exists(snap, snap); err != nil {
 			return err
 		}
 		for _, name := range names {
@@ -166,7 +179,7 @@ func (s *Store) State(ctx context.Context, o Owner, names ...string) (out []agen
 // StateSize returns how much a state holds.
 func (s *Store) StateSize(ctx context.Context, o Owner) (size agent.StateSize, err error) {
 	err = s.view(ctx, func(snap snapshot) error {
-		if err := o.exists(snap); err != nil {
+		if err := o.exists(snap, snap); err != nil {
 			return err
 		}
 		h, _, err := stateOf(snap, snap, o)
@@ -199,7 +212,7 @@ func (s *Store) ListState(ctx context.Context, o Owner, r agent.StateRange) (out
 	out = []agent.StateEntry{}
 	size := 0
 	err = s.view(ctx, func(snap snapshot) error {
-		if err := o.exists(snap); err != nil {
+		if err := o.exists(snap, snap); err != nil {
 			return err
 		}
 		if _, _, err := stateOf(snap, snap, o); err != nil || from >= to {

@@ -51,6 +51,12 @@ func nextDrop(snap snapshot) (o Owner, names []string, err error) {
 	if err != nil || o == (Owner{}) {
 		return o, nil, err
 	}
+	names, err = dropNames(snap, o)
+	return o, names, err
+}
+
+// dropNames returns keys of a state, as many as one commit removes.
+func dropNames(snap snapshot, o Owner) (names []string, err error) {
 	bytes := 0
 	err = snap.each(o.entryPrefix(), prefixEnd(o.entryPrefix()), false, func(k key, payload []byte) error {
 		if len(names) == dropKeys || bytes > dropBytes {
@@ -63,7 +69,7 @@ func nextDrop(snap snapshot) (o Owner, names []string, err error) {
 		names, bytes = append(names, e.Key), bytes+len(k)
 		return nil
 	})
-	return o, names, err
+	return names, err
 }
 
 // drop removes entries of a state that has no owner, and the rest of it when there are none.
@@ -71,6 +77,14 @@ func (t *tx) drop(o Owner, names []string) error {
 	if _, found, err := t.get(o.goneKey()); err != nil || !found {
 		return err
 	}
+	if len(names) == 0 {
+		t.del(o.goneKey())
+	}
+	return t.dropEntries(o, names)
+}
+
+// dropEntries removes entries of a state, and its head when there are none.
+func (t *tx) dropEntries(o Owner, names []string) error {
 	h, found, err := stateOf(t, t.below.snapshot, o)
 	if err == nil && !found {
 		err = corrupt(o.headKey(), "record is missing")
@@ -80,7 +94,6 @@ func (t *tx) drop(o Owner, names []string) error {
 	}
 	if len(names) == 0 {
 		t.del(o.headKey())
-		t.del(o.goneKey())
 		return nil
 	}
 	for _, name := range names {

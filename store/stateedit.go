@@ -16,7 +16,7 @@ func (s *Store) EditState(ctx context.Context, o Owner, bounds agent.StateGrant,
 		return 0, err
 	}
 	err = s.update(ctx, func(t *tx) error {
-		if err := o.exists(t); err != nil {
+		if err := o.exists(t, t.below.snapshot); err != nil {
 			return err
 		}
 		was, _, err := stateOf(t, t.below.snapshot, o)

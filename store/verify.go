@@ -18,7 +18,7 @@ import (
 func (s *Store) Verify(ctx context.Context) error {
 	err := s.view(ctx, func(snap snapshot) error {
 		v := verifier{s, snap, ctx}
-		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.states, v.indexes, v.onces, v.usage} {
+		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.states, v.instances, v.indexes, v.onces, v.usage} {
 			if err := step(); err != nil {
 				return err
 			}
@@ -300,6 +300,9 @@ func (v verifier) logs() error {
 			return corrupt(mine+number(last+1), "record is missing")
 		}
 		last = seq
+		if strings.HasPrefix(string(k), prefixLog+journalLog.String()+"/") {
+			return v.entry(k, payload)
+		}
 		_, err := v.s.decodeEvent(k, seq, payload)
 		return err
 	})

@@ -61,7 +61,14 @@ func (v verifier) states() error {
 
 // owned checks that the state whose head is at k has an owner, or else a mark that it has none any more.
 func (v verifier) owned(k key, o Owner) error {
-	missing := o.exists(v.snap)
+	if o.kind == instanceOwner { // an instance that is being removed has its head until the end
+		id, err := o.instance()
+		if err == nil {
+			_, err = mustGet(v.snap, instKey(id))
+		}
+		return err
+	}
+	missing := o.exists(v.snap, v.snap)
 	if missing != nil && agent.KindOf(missing) != agent.NotFound {
 		return missing
 	}
@@ -79,8 +86,12 @@ func (v verifier) owned(k key, o Owner) error {
 
 func parseOwner(k key) (Owner, error) {
 	parts := k.parts(prefixState)
-	if len(parts) < 4 || parts[0] != agentOwner.String() {
-		return Owner{}, corrupt(k, "key names no owner")
+	switch {
+	case len(parts) >= 4 && parts[0] == agentOwner.String():
+		return AgentState(agent.App(parts[1]), agent.AgentID(parts[2])), nil
+	case len(parts) >= 5 && parts[0] == instanceOwner.String():
+		id, _, err := parseInst(k, prefixState+instanceOwner.String()+"/")
+		return instanceState(id), err
 	}
-	return AgentState(agent.App(parts[1]), agent.AgentID(parts[2])), nil
+	return Owner{}, corrupt(k, "key names no owner")
 }

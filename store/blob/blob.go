@@ -101,6 +101,17 @@ func (d *Dir) Get(digest agent.Digest) ([]byte, error) {
 	return b, nil
 }
 
+// Has reports whether the blob is there. It does not look whether it is whole.
+func (d *Dir) Has(digest agent.Digest) bool {
+	h := digest.Hex()
+	if h == "" {
+		return false
+	}
+	_, path := d.file(h)
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 func syncDir(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

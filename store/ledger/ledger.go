@@ -7,6 +7,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -61,9 +62,9 @@ func Open(ctx context.Context, st *store.Store, dir string, o *Options) (*Ledger
 	if o != nil {
 		l.opts = *o
 	}
-	l.opts.Keep = or(l.opts.Keep, 35*24*time.Hour)
-	l.opts.Segment = or(l.opts.Segment, 16<<20)
-	l.opts.MinFree = or(l.opts.MinFree, 256<<20)
+	l.opts.Keep = cmp.Or(l.opts.Keep, 35*24*time.Hour)
+	l.opts.Segment = cmp.Or(l.opts.Segment, 16<<20)
+	l.opts.MinFree = cmp.Or(l.opts.MinFree, 256<<20)
 	if l.opts.Now == nil {
 		l.opts.Now = time.Now
 	}
@@ -201,12 +202,4 @@ func (l *Ledger) Close() error {
 	err = errors.Join(err, l.file.Close())
 	l.file = nil
 	return err
-}
-
-func or[T comparable](a, b T) T {
-	var zero T
-	if a == zero {
-		return b
-	}
-	return a
 }

@@ -1,0 +1,206 @@
+package instance
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// The bounds of a batch. They are the same for every implementation.
+const (
+	MaxOps       = 500       // parts of a batch, all kinds together
+	MaxBytes     = 1 << 20   // see Batch.Size
+	MaxData      = 128 << 10 // of one event, entry, alarm or message
+	MaxBlobs     = 16        // named by one entry or snapshot
+	MaxSnapshot  = 4 << 10   // bytes of a snapshot's data
+	MaxAlarmName = 128
+)
+
+// BatchID is a nonce by which a batch is known again. Its owner chooses it; it is not zero.
+type BatchID [16]byte
+
+// NewBatchID returns a random one.
+func NewBatchID() (id BatchID) {
+	rand.Read(id[:])
+	return id
+}
+
+// Batch is all that one turn of an instance changes. Within each list the order counts.
+type Batch struct {
+	ID      BatchID
+	State   []agent.StateEdit // as store.EditState: Ifs are held against the state before the batch
+	Bounds  agent.StateGrant  // how large the state may be; a zero field means the most that can be granted
+	Events  []Append
+	Journal []Entry // numbered by the store, for each run from 1
+	Alarms  []AlarmEdit
+	Outbox  []Send
+	Sent    []Mark // messages of its own that were received: each is the oldest of its pair
+	Inbox   []Mark // messages of others that this turn consumed
+	// Children are registered before they are acquired, and removed once they are deleted.
+	Children []Child
+	Snapshot *Snapshot // nil leaves it as it is
+}
+
+// Log names a log of an instance: the log of one of its sessions, a log of its own, or the journal of a run. It is comparable.
+type Log struct {
+	Session agent.SessionID
+	Name    string
+	Run     agent.RunID
+}
+
+// SessionLog is the log of a session with the instance, which others append to as well. It is never trimmed.
+func SessionLog(id agent.SessionID) Log { return Log{Session: id} }
+
+// OwnLog is a log that only commits of the instance append to.
+func OwnLog(name string) Log { return Log{Name: name} }
+
+// Journal is what the entries of a run go to.
+func Journal(run agent.RunID) Log { return Log{Run: run} }
+
+func (l Log) String() string {
+	switch {
+	case l.Session != "":
+		return "log of session " + string(l.Session)
+	case l.Run != "":
+		return "journal of run " + string(l.Run)
+	}
+	return "log " + l.Name
+}
+
+// Check returns an Invalid error unless l names one log.
+func (l Log) Check() error {
+	switch {
+	case l.Session != "" && l.Name == "" && l.Run == "" && isPart(string(l.Session), 64),
+		l.Run != "" && l.Name == "" && l.Session == "" && isPart(string(l.Run), 64):
+		return nil
+	case l.Name != "" && l.Session == "" && l.Run == "":
+		return agent.CheckName("log", l.Name)
+	}
+	return agent.Errorf(agent.Invalid, "a log is named by a session, a name or a run, and by one of them: %.80q, %.80q, %.80q", l.Session, l.Name, l.Run)
+}
+
+// Append adds an event to a log. Its Seq is given by the store, and its Time when it is zero.
+type Append struct {
+	Log   Log
+	Event agent.Event
+}
+
+// Entry is one entry of a run's journal. The store does not read Data.
+type Entry struct {
+	Run   agent.RunID    `json:"-"`
+	Seq   int64          `json:"-"`               // given by the store
+	Blobs []agent.Digest `json:"blobs,omitempty"` // what Data speaks of and backups must hold
+	Data  []byte         `json:"-"`
+}
+
+// Alarm is when an instance wants to be woken. An instance has one of each name.
+type Alarm struct {
+	Name string
+	At   time.Time // to the millisecond; a fraction is rounded up, so no alarm is early
+	Gen  int64     // the head that the commit which set it led to: tells it from an earlier one of the same name
+	Data []byte
+}
+
+// AlarmEdit sets the alarm of that name, in place of one that is there, or clears it. A clear that names a Gen leaves an alarm
+// of another one as it is.
+type AlarmEdit struct {
+	Clear bool
+	Alarm // its Gen is of use to a clear only
+}
+
+// Send is a message to another instance of the same app. It is delivered at least once and in order; marks make that once.
+type Send struct {
+	To   ID
+	Data []byte
+}
+
+// Message is a message as it waits. Numbers of a pair are given by the store and rise by one.
+type Message struct {
+	From, To ID
+	Seq      int64
+	Oldest   bool // the sender holds no older one for the same receiver
+	Data     []byte
+}
+
+// Mark names a message by the other end of the pair, From for an Inbox and To for Sent, and its number. A mark of an Inbox is
+// accepted once, and in order: it must be the one after the newest marked, or else Oldest as the message was. That lets a
+// sender or a receiver that was deleted and made anew go on.
+type Mark struct {
+	Peer   ID
+	Seq    int64
+	Oldest bool
+}
+
+// Child registers an instance as one of its own, or removes it.
+type Child struct {
+	Remove bool
+	ID     ID
+}
+
+// Snapshot says from what a sleeping instance is restored. The store does not read Data. The zero one is none.
+type Snapshot struct {
+	Blobs []agent.Digest `json:"blobs,omitempty"` // what Data speaks of and backups must hold; they are stored before
+	Data  []byte         `json:"data,omitempty"`
+}
+
+// Result is what a commit gave. Numbers stand in the order of the batch's parts.
+type Result struct {
+	Fence   Fence // for the next commit
+	Events  []int64
+	Journal []int64
+	Outbox  []int64
+}
+
+// Outcome is what became of a batch.
+type Outcome uint8
+
+const (
+	UnknownOutcome Outcome = iota
+	Landed
+	NotLanded
+)
+
+func (o Outcome) String() string {
+	switch o {
+	case Landed:
+		return "landed"
+	case NotLanded:
+		return "not landed"
+	}
+	return "unknown"
+}
+
+// Ops counts the parts of a batch.
+func (b *Batch) Ops() int {
+	n := len(b.State) + len(b.Events) + len(b.Journal) + len(b.Alarms) + len(b.Outbox) + len(b.Sent) + len(b.Inbox) + len(b.Children)
+	if b.Snapshot != nil {
+		n++
+	}
+	return n
+}
+
+// Size is what a batch counts for: the bytes of its data and names. A state key counts three times, as stores may have to
+// escape it.
+func (b *Batch) Size() int {
+	n := 0
+	for _, e := range b.State {
+		n += 3*len(e.Key) + len(e.Value.Type) + len(e.Value.Body)
+	}
+	for _, e := range b.Events {
+		n += len(e.Event.Name) + len(e.Event.Data)
+	}
+	for _, e := range b.Journal {
+		n += len(e.Data)
+	}
+	for _, a := range b.Alarms {
+		n += len(a.Name) + len(a.Data)
+	}
+	for _, m := range b.Outbox {
+		n += len(m.Data)
+	}
+	if b.Snapshot != nil {
+		n += len(b.Snapshot.Data)
+	}
+	return n
+}

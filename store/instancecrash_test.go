@@ -1,0 +1,190 @@
+package store_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/badgerkv"
+	"github.com/skep-dev/skep/store/instance"
+)
+
+// crashInstance tells a child process of TestInstanceCrash whose instances to commit to.
+const crashInstance = "SKEP_TEST_CRASH_INSTANCE"
+
+const crashOwners = 8
+
+func crashID(a agent.AgentID, w int) instance.ID {
+	return instance.ID{App: app, Agent: a, Key: strconv.Itoa(w)}
+}
+
+// turnForEver commits turn after turn to several instances, and prints each that was acknowledged.
+func turnForEver(dir string) error {
+	ctx := context.Background()
+	db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
+	if err != nil {
+		return err
+	}
+	s, err := store.Open(ctx, db, dir, nil)
+	if err != nil {
+		return err
+	}
+	var out sync.Mutex
+	failed := make(chan error)
+	for w := range crashOwners {
+		id := crashID(agent.AgentID(os.Getenv(crashInstance)), w)
+		go func() {
+			failed <- turns(ctx, s.Instances(), id, func(n int) {
+				out.Lock()
+				defer out.Unlock()
+				fmt.Printf("%d %d\n", w, n)
+			})
+		}()
+	}
+	return <-failed
+}
+
+// turns commits turns to one instance, the nth of which has n in each of its parts, and clears the alarm and the message of the one
+// before.
+func turns(ctx context.Context, in instance.Store, id instance.ID, acknowledged func(n int)) error {
+	info, err := in.Acquire(ctx, id, instance.ID{})
+	if err != nil {
+		return err
+	}
+	f := info.Fence
+	for n := int(f.Head) + 1; ; n++ {
+		b := turnOf(id, n)
+		b.Events[0].Event.Data = fmt.Append(nil, n)
+		if n > 1 {
+			b.Alarms = append(b.Alarms, instance.AlarmEdit{Clear: true, Alarm: instance.Alarm{Name: fmt.Sprint(n - 1)}})
+			b.Sent = []instance.Mark{{Peer: id, Seq: 1<<32 + int64(n-1), Oldest: true}}
+			b.Inbox = b.Sent
+		}
+		res, err := in.Commit(ctx, id, f, b)
+		if err != nil {
+			return err
+		}
+		f = res.Fence
+		acknowledged(n)
+	}
+}
+
+// Instances whose process is killed again and again have every turn that was acknowledged, at most one each that was not, and
+// none by half: state, log, journal, alarm, outbox and inbox are at the same turn.
+func TestInstanceCrash(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*store.Store, func()) {
+		db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(t.Context(), db, dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, func() { s.Close(); db.Close() }
+	}
+	s, done := open()
+	a := addAgent(t, s, "a").ID
+	done()
+	acked := map[int]int{}
+	for round := range 4 {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), crashDir+"="+dir, crashInstance+"="+string(a))
+		child.Stderr = os.Stderr
+		stdout, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines, n := bufio.NewReader(stdout), 0
+		for ; ; n++ {
+			line, err := lines.ReadString('\n')
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			var w, turn int
+			if _, err := fmt.Sscanf(line, "%d %d\n", &w, &turn); err != nil {
+				t.Fatalf("line %q: %v", line, err)
+			}
+			if turn != acked[w]+1 {
+				t.Errorf("owner %d acknowledged turn %d after %d", w, turn, acked[w])
+			}
+			acked[w] = turn
+			if n == 100+70*round {
+				child.Process.Signal(syscall.SIGKILL)
+			}
+		}
+		child.Wait()
+		if n == 0 {
+			t.Fatal("the child acknowledged nothing")
+		}
+		s, done := open()
+		for w := range crashOwners {
+			acked[w] = wholeTurns(t, s.Instances(), crashID(a, w), acked[w])
+		}
+		if err := s.Verify(t.Context()); err != nil {
+			t.Error(err)
+		}
+		done()
+	}
+}
+
+// wholeTurns checks that an instance is at turn n or the one after, in all its parts, and returns which.
+func wholeTurns(t *testing.T, in instance.Store, id instance.ID, n int) int {
+	t.Helper()
+	ctx := t.Context()
+	info, err := in.Info(ctx, id)
+	if errors.Is(err, instance.ErrGone) && n == 0 {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := int(info.Fence.Head)
+	if head != n && head != n+1 {
+		t.Fatalf("instance %s is at turn %d, %d was acknowledged", id.Key, head, n)
+	}
+	if head == 0 {
+		return 0
+	}
+	state := must(in.Load(ctx, id, "n"))(t)
+	evs := must(in.ReadLog(ctx, id, instance.OwnLog("l"), 0, 0))(t)
+	entries := must(in.ReadJournal(ctx, id, "R", 0, 0))(t)
+	alarms := must(in.Alarms(ctx, id, "", 0))(t)
+	if len(state) != 1 || string(state[0].Value.Body) != strconv.Itoa(head) || state[0].Version != int64(head) {
+		t.Errorf("state %v at turn %d", state, head)
+	}
+	if len(evs) != head || string(evs[head-1].Data) != strconv.Itoa(head) {
+		t.Errorf("%d events at turn %d", len(evs), head)
+	}
+	if len(entries) != head || string(entries[head-1].Data) != strconv.Itoa(head) {
+		t.Errorf("%d entries at turn %d", len(entries), head)
+	}
+	if len(alarms) != 1 || alarms[0].Name != strconv.Itoa(head) || alarms[0].Gen != int64(head) {
+		t.Errorf("alarms %v at turn %d", alarms, head)
+	}
+	for _, d := range must(in.Due(ctx, time.Now(), "", 0))(t).Alarms {
+		if d.ID == id && d.Gen != int64(head) {
+			t.Errorf("alarm %v is due at turn %d", d, head)
+		}
+	}
+	if seq := must(in.Received(ctx, id, id))(t); info.Outbox != 1 || head > 1 && seq != 1<<32+int64(head-1) {
+		t.Errorf("%d messages, mark %d at turn %d", info.Outbox, seq, head)
+	}
+	return head
+}
