@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -195,13 +196,13 @@ func (p *Payload) UnmarshalJSON(b []byte) error {
 	switch {
 	case in.JSON != nil:
 		p.Body = in.JSON
-		p.Type = or(p.Type, TypeJSON)
+		p.Type = cmp.Or(p.Type, TypeJSON)
 	case in.Text != nil:
 		p.Body = []byte(*in.Text)
-		p.Type = or(p.Type, TypeText)
+		p.Type = cmp.Or(p.Type, TypeText)
 	default:
 		p.Body = in.Base64
-		p.Type = or(p.Type, TypeBytes)
+		p.Type = cmp.Or(p.Type, TypeBytes)
 	}
 	return nil
 }

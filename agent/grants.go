@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -72,63 +73,54 @@ func AgentGrants(names ...string) Grants {
 }
 
 func (g HTTPGrant) MarshalJSON() ([]byte, error) {
-	if g.Limits == (Rate{}) {
-		return json.Marshal(g.Allow)
-	}
 	type plain HTTPGrant
-	return json.Marshal(plain(g))
+	return short(g.Limits == (Rate{}), g.Allow, plain(g))
 }
 
 func (g *HTTPGrant) UnmarshalJSON(b []byte) error {
-	if isString(b) {
-		*g = HTTPGrant{}
-		return json.Unmarshal(b, &g.Allow)
-	}
 	type plain HTTPGrant
-	return strict(b, (*plain)(g))
+	*g = HTTPGrant{}
+	return readShort(b, &g.Allow, (*plain)(g))
 }
 
 func (g SecretGrant) MarshalJSON() ([]byte, error) {
-	if g.Limits == (Rate{}) && len(g.To) == 0 {
-		return json.Marshal(g.Name)
-	}
 	type plain SecretGrant
-	return json.Marshal(plain(g))
+	return short(g.Limits == (Rate{}) && len(g.To) == 0, g.Name, plain(g))
 }
 
 func (g *SecretGrant) UnmarshalJSON(b []byte) error {
-	if isString(b) {
-		*g = SecretGrant{}
-		return json.Unmarshal(b, &g.Name)
-	}
 	type plain SecretGrant
-	return strict(b, (*plain)(g))
+	*g = SecretGrant{}
+	return readShort(b, &g.Name, (*plain)(g))
 }
 
 func (g NamedGrant) MarshalJSON() ([]byte, error) {
-	if g.Limits == (Rate{}) {
-		return json.Marshal(g.Name)
-	}
 	type plain NamedGrant
-	return json.Marshal(plain(g))
+	return short(g.Limits == (Rate{}), g.Name, plain(g))
 }
 
 func (g *NamedGrant) UnmarshalJSON(b []byte) error {
-	if isString(b) {
-		*g = NamedGrant{}
-		return json.Unmarshal(b, &g.Name)
-	}
 	type plain NamedGrant
-	return strict(b, (*plain)(g))
+	*g = NamedGrant{}
+	return readShort(b, &g.Name, (*plain)(g))
 }
 
-func isString(b []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(b), []byte(`"`)) }
+// short is a grant in JSON: a text where that says all, else an object.
+func short(all bool, text, object any) ([]byte, error) {
+	if all {
+		return json.Marshal(text)
+	}
+	return json.Marshal(object)
+}
 
-// strict refuses fields that are not known: a misspelt limit must not pass for none.
-func strict(b []byte, v any) error {
+// readShort reads either form. Fields that are not known are refused: a misspelt limit must not pass for none.
+func readShort(b []byte, text, object any) error {
+	if bytes.HasPrefix(bytes.TrimSpace(b), []byte(`"`)) {
+		return json.Unmarshal(b, text)
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	return d.Decode(v)
+	return d.Decode(object)
 }
 
 // Check returns an Invalid error naming the first grant that cannot be, and puts lists in order.
@@ -262,14 +254,14 @@ func (g Grants) Words() []string {
 	}
 	if g.State != nil {
 		s := g.State.Or()
-		out = append(out, fmt.Sprintf("keep state of its own, at most %d bytes in %d keys", s.Bytes, s.Keys))
+		out = append(out, fmt.Sprintf("keep state of its own, at most %s in %d keys", sizeWords(s.Bytes), s.Keys))
 	}
 	return out
 }
 
 // Or returns the grant with its zero fields set to the defaults.
 func (s StateGrant) Or() StateGrant {
-	return StateGrant{Bytes: or(s.Bytes, DefaultStateBytes), Keys: or(s.Keys, DefaultStateKeys)}
+	return StateGrant{Bytes: cmp.Or(s.Bytes, DefaultStateBytes), Keys: cmp.Or(s.Keys, DefaultStateKeys)}
 }
 
 // Beyond returns in words what g allows and old does not: nothing when a change from old to g only narrows.
@@ -300,6 +292,31 @@ func (g Grants) Beyond(old Grants) []string {
 	return more.Words()
 }
 
+// Loosened returns in words the limits of old that g has no more, or higher, while it still allows some of what they were for.
+// A limit moves to no other grant: one that is split would count each part by itself, and one under other words begins anew.
+func (g Grants) Loosened(old Grants) []string {
+	var out []string
+	add := func(kind, what string, was Rate, meets, kept bool) {
+		if was != (Rate{}) && meets && !kept {
+			out = append(out, fmt.Sprintf("use the %s grant %s without its limit%s", kind, quote(what), was.Words()))
+		}
+	}
+	for _, o := range old.HTTP {
+		add("http", o.Allow.String(), o.Limits, slices.ContainsFunc(g.HTTP, func(h HTTPGrant) bool { return o.Allow.meets(h.Allow) }),
+			slices.ContainsFunc(g.HTTP, func(h HTTPGrant) bool { return h.Allow.String() == o.Allow.String() && o.Limits.covers(h.Limits) }))
+	}
+	for _, l := range []struct {
+		kind     string
+		old, now []NamedGrant
+	}{{"agents", old.Agents, g.Agents}, {"models", old.Models, g.Models}, {"tools", old.Tools, g.Tools}} {
+		for _, o := range l.old {
+			add(l.kind, o.Name, o.Limits, slices.ContainsFunc(l.now, func(n NamedGrant) bool { return o.Has(n.Name) || n.Has(o.Name) }),
+				slices.ContainsFunc(l.now, func(n NamedGrant) bool { return n.Name == o.Name && o.Limits.covers(n.Limits) }))
+		}
+	}
+	return out
+}
+
 func (s SecretGrant) covers(u SecretGrant) bool {
 	if s.Name != u.Name || !s.Limits.covers(u.Limits) {
 		return false
@@ -326,12 +343,16 @@ func (r Rate) covers(u Rate) bool {
 	return within(u.PerCall, r.PerCall) && within(u.PerMinute, r.PerMinute) && within(u.PerDay, r.PerDay)
 }
 
-// Named returns the grant of a list that allows name.
-func Named(list []NamedGrant, name string) (NamedGrant, bool) {
-	for _, n := range list {
-		if nameCovers(n.Name, name) {
-			return n, true
-		}
+// Has reports whether the grant allows the use of what has a name.
+func (n NamedGrant) Has(name string) bool { return nameCovers(n.Name, name) }
+
+// sizeWords is a number of bytes, exactly.
+func sizeWords(n int64) string {
+	switch {
+	case n > 0 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MB", n>>20)
+	case n > 0 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KB", n>>10)
 	}
-	return NamedGrant{}, false
+	return fmt.Sprintf("%d bytes", n)
 }

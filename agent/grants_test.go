@@ -13,6 +13,9 @@ import (
 func readGrants(t testing.TB, s string) Grants {
 	t.Helper()
 	var g Grants
+	if s == "" {
+		return g
+	}
 	if err := json.Unmarshal([]byte(s), &g); err != nil {
 		t.Fatalf("%s: %v", s, err)
 	}
@@ -100,7 +103,7 @@ func TestGrantsWords(t *testing.T) {
 		`use the secret "key" without reading it, wherever it is bound to`,
 		`use the secret "two" without reading it, in any request to https://a.example and any request to https://b.example`,
 		`call the agent "b"`, `use the model "@cheap"`, `call the tool "github.*"`,
-		"keep state of its own, at most 16777216 bytes in 5 keys",
+		"keep state of its own, at most 16 MB in 5 keys",
 	}
 	if d := cmp.Diff(want, g.Words()); d != "" {
 		t.Error(d)
@@ -169,7 +172,7 @@ func TestWithAndWithout(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := readGrants(t, old)
-			got, err := before.With(readGrants(t, or(tt.with, `{}`))).Without(readGrants(t, or(tt.without, `{}`)))
+			got, err := before.With(readGrants(t, tt.with)).Without(readGrants(t, tt.without))
 			if tt.err != "" {
 				if KindOf(err) != Invalid || !strings.Contains(err.Error(), tt.err) || !cmp.Equal(got, before) {
 					t.Errorf("got %v", err)
@@ -189,11 +192,43 @@ func TestWithAndWithout(t *testing.T) {
 	}
 }
 
-func TestNamed(t *testing.T) {
-	list := []NamedGrant{{Name: "a"}, {Name: "github.*", Limits: Rate{PerCall: 1}}}
-	for name, want := range map[string]string{"a": "a", "github.read": "github.*", "github.": "github.*", "b": "", "githubread": ""} {
-		if g, found := Named(list, name); g.Name != want || found != (want != "") {
-			t.Errorf("%s: %+v %v", name, g, found)
+// A limit holds for all that its grant allows: whoever may only narrow cannot get round it by other grants for the same.
+func TestLoosened(t *testing.T) {
+	const (
+		all     = `"https://a.example"`
+		limited = `{"allow":"https://a.example","limits":{"per_day":9}}`
+	)
+	for _, tt := range []struct {
+		name, old, now string
+		want           string // a part of the one sentence; empty when there is none
+	}{
+		{"the same", `{"http":[` + limited + `]}`, `{"http":[` + limited + `]}`, ""},
+		{"lower", `{"http":[` + limited + `]}`, `{"http":[{"allow":"https://a.example","limits":{"per_day":3,"per_call":1}}]}`, ""},
+		{"all gone", `{"http":[` + limited + `]}`, `{"http":["https://b.example"]}`, ""},
+		{"split", `{"http":[` + limited + `]}`,
+			`{"http":[{"allow":"GET https://a.example","limits":{"per_day":9}},{"allow":"POST https://a.example","limits":{"per_day":9}}]}`, "at most 9 a day"},
+		{"gone beside one without", `{"http":[` + limited + `,"https://*.a.example",` + all + `]}`, `{"http":[` + all + `]}`, "https://a.example"},
+		{"a part of a path", `{"http":[{"allow":"https://a.example/mail","limits":{"per_call":1}},` + all + `]}`, `{"http":[` + all + `]}`, "/mail"},
+		{"other methods", `{"http":[{"allow":"POST https://a.example","limits":{"per_call":1}},"GET https://a.example"]}`, `{"http":["GET https://a.example"]}`, ""},
+		{"another order", `{"http":[` + limited + `,"https://a.example/x"]}`, `{"http":["https://a.example/x",` + limited + `]}`, ""},
+		{"tools of one server", `{"tools":[{"name":"github.*","limits":{"per_day":9}}]}`,
+			`{"tools":[{"name":"github.a","limits":{"per_day":9}},{"name":"github.b","limits":{"per_day":9}}]}`, "github.*"},
+		{"a tool of a server", `{"tools":["github.*",{"name":"github.write","limits":{"per_day":1}}]}`, `{"tools":["github.*"]}`, "github.write"},
+		{"another agent", `{"agents":[{"name":"b","limits":{"per_call":1}},"c"]}`, `{"agents":["c"]}`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := readGrants(t, tt.now).Loosened(readGrants(t, tt.old))
+			if (tt.want == "") != (len(got) == 0) || len(got) > 1 || !strings.Contains(strings.Join(got, ""), tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestNamedGrantHas(t *testing.T) {
+	for name, want := range map[string]bool{"github.read": true, "github.": true, "github.*": true, "githubread": false, "b": false} {
+		if got := (NamedGrant{Name: "github.*"}).Has(name); got != want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 )
@@ -75,18 +76,10 @@ func MaxLimits() Limits {
 // Or returns l with its zero fields taken from d.
 func (l Limits) Or(d Limits) Limits {
 	return Limits{
-		Wall: or(l.Wall, d.Wall), CPU: or(l.CPU, d.CPU), Memory: or(l.Memory, d.Memory), Table: or(l.Table, d.Table),
-		Stack: or(l.Stack, d.Stack), Input: or(l.Input, d.Input), Output: or(l.Output, d.Output),
-		HostCalls: or(l.HostCalls, d.HostCalls), Log: or(l.Log, d.Log), Events: or(l.Events, d.Events),
+		Wall: cmp.Or(l.Wall, d.Wall), CPU: cmp.Or(l.CPU, d.CPU), Memory: cmp.Or(l.Memory, d.Memory), Table: cmp.Or(l.Table, d.Table),
+		Stack: cmp.Or(l.Stack, d.Stack), Input: cmp.Or(l.Input, d.Input), Output: cmp.Or(l.Output, d.Output),
+		HostCalls: cmp.Or(l.HostCalls, d.HostCalls), Log: cmp.Or(l.Log, d.Log), Events: cmp.Or(l.Events, d.Events),
 	}
-}
-
-func or[T comparable](a, b T) T {
-	var zero T
-	if a == zero {
-		return b
-	}
-	return a
 }
 
 // Check returns an Invalid error naming the first field that is negative or above its maximum.

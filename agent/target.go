@@ -62,8 +62,14 @@ func ParseTarget(s string) (Target, error) {
 	if t.Scheme, authority, found = strings.Cut(rest, "://"); !found || t.Scheme != "https" && t.Scheme != "http" {
 		return bad("has no scheme", `begin it with https:// or http://, such as "https://api.example.com"`)
 	}
+	if strings.ContainsAny(authority, "?#") {
+		return bad("a query or a fragment is not part of a target", `leave out "?" or "#" and what follows: any query is allowed`)
+	}
 	if i := strings.IndexByte(authority, '/'); i >= 0 {
 		authority, t.Path = authority[:i], authority[i:]
+	}
+	if strings.Contains(authority, "@") { // which is not repeated
+		return Target{}, &Error{Kind: Invalid, Msg: "a target holds a user or a password", Hint: "leave them out, and keep them as a secret of kind basic"}
 	}
 	if !t.setAuthority(authority) {
 		return bad("host "+quote(authority)+" is not valid",
@@ -248,6 +254,13 @@ func (t Target) Covers(u Target) bool {
 		}
 	}
 	return t.Scheme == u.Scheme && (t.Port == "*" || t.Port == u.Port) && hostCovers(t.Host, u.Host) && pathCovers(t.Path, u.Path)
+}
+
+// meets reports whether a request may be of both targets. It looks at no path, so it may say yes of two that have none in common.
+func (t Target) meets(u Target) bool {
+	methods := len(t.Methods) == 0 || len(u.Methods) == 0 || slices.ContainsFunc(t.Methods, func(m string) bool { return slices.Contains(u.Methods, m) })
+	return methods && t.Scheme == u.Scheme && (t.Port == u.Port || t.Port == "*" || u.Port == "*") &&
+		(hostCovers(t.Host, u.Host) || hostCovers(u.Host, t.Host))
 }
 
 func hostCovers(t, u string) bool {

@@ -1,6 +1,10 @@
 package agent
 
-import "time"
+import (
+	"cmp"
+	"math"
+	"time"
+)
 
 // UsageKind says what a usage event is of.
 type UsageKind uint8
@@ -66,23 +70,38 @@ type Cost struct {
 
 // Add adds d to c.
 func (c *Cost) Add(d Cost) {
-	c.CPU += d.CPU
-	c.Wall += d.Wall
+	c.CPU = sum(c.CPU, d.CPU)
+	c.Wall = sum(c.Wall, d.Wall)
 	c.Memory = max(c.Memory, d.Memory)
-	c.In += d.In
-	c.Out += d.Out
-	c.Sent += d.Sent
-	c.Received += d.Received
-	c.HostCalls += d.HostCalls
-	c.Fuel += d.Fuel
+	c.In = sum(c.In, d.In)
+	c.Out = sum(c.Out, d.Out)
+	c.Sent = sum(c.Sent, d.Sent)
+	c.Received = sum(c.Received, d.Received)
+	c.HostCalls = sum(c.HostCalls, d.HostCalls)
+	c.Fuel = sum(c.Fuel, d.Fuel)
+}
+
+// sum adds up figures, none below 0, and stays at the greatest: whoever claims too much must not come out below what was used.
+func sum[T ~int64](a T, more ...T) T {
+	for _, b := range more {
+		if b > math.MaxInt64-a {
+			return math.MaxInt64
+		}
+		a += b
+	}
+	return a
 }
 
 // Bytes is what counts for a quota of bytes.
-func (c Cost) Bytes() int64 { return c.In + c.Out + c.Sent + c.Received }
+func (c Cost) Bytes() int64 { return sum(c.In, c.Out, c.Sent, c.Received) }
 
-// CostOf returns what a cell's usage costs. Outbound requests are counted elsewhere.
+// CostOf returns what a cell's usage costs. Outbound requests are counted elsewhere. Figures below 0, which come only from a
+// process that a guest has broken into, count as 0.
 func CostOf(u Usage) Cost {
-	return Cost{CPU: u.CPU, Wall: u.Wall, Memory: u.Memory, In: u.In, Out: u.Out, HostCalls: u.HostCalls, Fuel: u.Fuel}
+	return Cost{
+		CPU: max(u.CPU, 0), Wall: max(u.Wall, 0), Memory: max(u.Memory, 0), In: max(u.In, 0), Out: max(u.Out, 0),
+		HostCalls: max(u.HostCalls, 0), Fuel: max(u.Fuel, 0),
+	}
 }
 
 // UsageEvent is one entry of the usage ledger.
@@ -121,7 +140,7 @@ func (r *UsageRow) Add(s UsageRow) {
 
 // Row returns the row that has only e.
 func (e UsageEvent) Row() UsageRow {
-	r := UsageRow{Day: UsageDay(e.Time), App: e.App, Agent: or(e.Agent, NoAgent), Kind: e.Kind, Events: 1, Cost: e.Cost}
+	r := UsageRow{Day: UsageDay(e.Time), App: e.App, Agent: cmp.Or(e.Agent, NoAgent), Kind: e.Kind, Events: 1, Cost: e.Cost}
 	if e.Outcome != Succeeded {
 		r.Failed = 1
 	}

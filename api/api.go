@@ -30,6 +30,7 @@ type Options struct {
 	Version   string           // of the server, for the OpenAPI document and the metrics
 	Upload    int64            // most bytes of an uploaded plugin; 0 means 64 MiB
 	Heartbeat time.Duration    // how long a stream may be silent; 0 means 15 s
+	Silence   time.Duration    // how long a WebSocket's client may answer no ping; 0 means three heartbeats
 	Drain     time.Duration    // how long requests may go on after a stop; 0 means 10 s
 	Origins   []string         // web origins that browsers may call from ("https://example.com"); none by default
 	Hosts     []string         // further Host names to accept when listening on a loopback address
@@ -66,6 +67,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if out.Heartbeat == 0 {
 		out.Heartbeat = 15 * time.Second
+	}
+	if out.Silence == 0 {
+		out.Silence = 3 * out.Heartbeat
 	}
 	if out.Drain == 0 {
 		out.Drain = 10 * time.Second

@@ -42,7 +42,7 @@ func difference(was, now agent.Agent) string {
 	if was.Plugin != now.Plugin {
 		parts = append(parts, "runs "+now.Plugin)
 	}
-	add("may now: ", now.Grants.Beyond(was.Grants))
+	add("may now: ", append(now.Grants.Beyond(was.Grants), now.Grants.Loosened(was.Grants)...))
 	add("may no longer: ", was.Grants.Beyond(now.Grants))
 	add("quota: ", quotaChange(was.Quota, now.Quota))
 	if !maps.Equal(was.Config, now.Config) {

@@ -107,7 +107,7 @@ func forwarded(in [][2]string) (out [][2]string, hostname string) {
 	hostname = "localhost"
 	for _, h := range withoutHop(in) {
 		switch textproto.CanonicalMIMEHeaderKey(h[0]) {
-		case "Authorization", headerApp, "Traceparent": // the agent is a step of its own in the trace
+		case "Authorization", headerApp, runtime.HeaderAgent, "Traceparent": // the agent is a step of its own in the trace
 		case "Host":
 			hostname = h[1]
 			out = append(out, h)

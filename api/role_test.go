@@ -77,6 +77,9 @@ func TestDeveloper(t *testing.T) {
 		t.Fatal(err)
 	}
 	narrow := hosts(t, "GET https://api.example.com/v1/**")
+	limited, split := hosts(t, "https://api.example.com/**", "https://b.example.com"), hosts(t, "GET https://b.example.com", "POST https://b.example.com")
+	limited.HTTP[1].Limits.PerDay = 9
+	split.HTTP[0].Limits, split.HTTP[1].Limits = limited.HTTP[1].Limits, limited.HTTP[1].Limits
 	for _, tt := range []struct {
 		name  string
 		patch client.AgentPatch
@@ -84,6 +87,9 @@ func TestDeveloper(t *testing.T) {
 	}{
 		{"the same again", client.AgentPatch{Grants: &wide}, true},
 		{"another host", client.AgentPatch{Grant: ptr(hosts(t, "https://c.example.com"))}, false},
+		{"a limit", client.AgentPatch{Grants: &limited}, true},
+		{"a limit that is split", client.AgentPatch{Grants: &split}, false},
+		{"a limit that is gone", client.AgentPatch{Grants: &wide}, false},
 		{"a host for a host", client.AgentPatch{Grants: ptr(hosts(t, "https://c.example.com"))}, false},
 		{"a secret", client.AgentPatch{Grant: &agent.Grants{Secrets: []agent.SecretGrant{{Name: "key"}}}}, false},
 		{"a larger quota", client.AgentPatch{Quota: &agent.Quota{Cells: 3}}, false},

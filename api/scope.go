@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -60,7 +61,7 @@ func scope(t agent.Token, asked agent.App, r *route) (agent.App, error) {
 
 // judge refuses a developer who would give an agent more than it has.
 func judge(t agent.Token, was, now agent.Agent) error {
-	more := append(now.Grants.Beyond(was.Grants), now.Quota.Beyond(was.Quota)...)
+	more := slices.Concat(now.Grants.Beyond(was.Grants), now.Grants.Loosened(was.Grants), now.Quota.Beyond(was.Quota))
 	if t.Role == agent.Owner || len(more) == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,15 +61,7 @@ func (s *Server) auditToken(ctx context.Context, action string, t agent.Token) e
 	if !t.Expires.IsZero() {
 		detail += ", expires " + t.Expires.UTC().Format(time.RFC3339)
 	}
-	return s.auditOf(ctx, or(t.App, agent.DefaultApp), action, t.Name, detail)
-}
-
-func or[T comparable](a, b T) T {
-	var zero T
-	if a == zero {
-		return b
-	}
-	return a
+	return s.auditOf(ctx, cmp.Or(t.App, agent.DefaultApp), action, t.Name, detail)
 }
 
 func (s *Server) listTokens(ctx context.Context, q pageQuery) (list[agent.Token], error) {

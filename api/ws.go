@@ -131,7 +131,7 @@ func (s *Server) sendEvents(ctx context.Context, w *socketWriter, sub *runtime.S
 }
 
 func (s *Server) readMessages(ctx context.Context, conn *websocket.Conn, w *socketWriter, id string, k *socket) {
-	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(3 * s.o.Heartbeat)) }
+	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(s.o.Silence)) }
 	conn.SetReadLimit(maxMessage)
 	conn.SetPongHandler(alive)
 	for alive("") == nil {

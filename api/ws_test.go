@@ -149,7 +149,7 @@ func TestWebSocketEndsWithTheServer(t *testing.T) {
 }
 
 func TestWebSocketPings(t *testing.T) {
-	r := start(t, &Options{Heartbeat: 5 * time.Millisecond})
+	r := start(t, &Options{Heartbeat: 5 * time.Millisecond, Silence: time.Minute})
 	s := r.session("a")
 	conn, _, err := r.dial("/v1/sessions/"+string(s.ID)+"/ws", nil)
 	if err != nil {
@@ -161,14 +161,17 @@ func TestWebSocketPings(t *testing.T) {
 		if pings == 3 {
 			r.say(s.ID, "end")
 		}
-		return conn.WriteControl(websocket.PongMessage, nil, time.Now().Add(time.Second))
+		return conn.WriteControl(websocket.PongMessage, nil, time.Now().Add(time.Minute))
 	})
 	if f := readFrame(t, conn); f.Seq != 1 || pings < 3 {
 		t.Errorf("%+v after %d pings", f, pings)
 	}
+}
 
-	// One that never answers a ping is cut.
-	mute, _, err := r.dial("/v1/sessions/"+string(s.ID)+"/ws?after=1", nil)
+// One that never answers a ping is cut.
+func TestWebSocketSilence(t *testing.T) {
+	r := start(t, &Options{Heartbeat: 5 * time.Millisecond, Silence: 20 * time.Millisecond})
+	mute, _, err := r.dial("/v1/sessions/"+string(r.session("a").ID)+"/ws", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,10 +37,14 @@ func parseManifest(b []byte) (Manifest, error) {
 		}
 	}
 	if err != nil {
-		return Manifest{}, &agent.Error{
+		e := &agent.Error{
 			Kind: agent.Invalid, Msg: ManifestFile + ": " + err.Error(), Pos: agent.Pos{File: ManifestFile},
 			Hint: "a manifest may have the fields name, version, main, description and grants",
 		}
+		if known, ok := errors.AsType[*agent.Error](err); ok && known.Hint != "" { // a target that cannot be read
+			e.Hint = known.Hint
+		}
+		return Manifest{}, e
 	}
 	if m.Grants != nil {
 		if err := m.Grants.Check(); err != nil {

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/skep-dev/skep/agent"
@@ -31,7 +32,7 @@ func (r *Runtime) weight(ctx context.Context, name agent.App) int {
 // CreateApp makes an app. A weight of 0 means 1. It tells whether this was a repetition of the same request.
 func (r *Runtime) CreateApp(ctx context.Context, a agent.AppInfo, once store.Once) (agent.AppInfo, bool, error) {
 	name := a.Name
-	a.Weight = or(a.Weight, agent.MinWeight)
+	a.Weight = cmp.Or(a.Weight, agent.MinWeight)
 	a, replayed, err := r.store.CreateApp(ctx, a, once)
 	r.records.edited(name)
 	return a, replayed, err

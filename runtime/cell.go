@@ -67,6 +67,7 @@ func (r *Runtime) inCell(ctx context.Context, j job, run func(context.Context, h
 	})
 	done()
 	closeDoor()
+	err = d.Explain(err)
 	if j.secrets != nil {
 		err = cleanError(j.secrets, err)
 	}

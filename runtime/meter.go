@@ -43,7 +43,7 @@ func (j *job) quotaCall() quota.Call {
 // end writes down what the cell cost, before anybody learns what it came to, and returns how it ended.
 func (m *meter) end(ctx context.Context, j *job, u agent.Usage, err error) error {
 	now := time.Now()
-	cost := costOf(u)
+	cost := agent.CostOf(u)
 	if err != nil { // the output went nowhere
 		cost.Out = 0
 	}
@@ -62,20 +62,9 @@ func (m *meter) end(ctx context.Context, j *job, u agent.Usage, err error) error
 
 // Loaded writes down what loading code has cost, which no quota is for: images go when memory is short, whoever uses it.
 func (r *Runtime) Loaded(l host.Loaded) {
-	cost := costOf(l.Usage)
 	_ = r.note(context.Background(), agent.UsageEvent{
-		Time: time.Now(), Kind: agent.UseLoad, App: l.Who.App, Agent: l.Who.Agent, Outcome: agent.OutcomeOf(l.Err), Cost: cost,
+		Time: time.Now(), Kind: agent.UseLoad, App: l.Who.App, Agent: l.Who.Agent, Outcome: agent.OutcomeOf(l.Err), Cost: agent.CostOf(l.Usage),
 	})
-}
-
-// costOf is agent.CostOf for figures that may come from a process which a guest has broken into.
-func costOf(u agent.Usage) agent.Cost {
-	c := agent.CostOf(u)
-	c.CPU, c.Wall = max(c.CPU, 0), max(c.Wall, 0)
-	for _, n := range []*int64{&c.Memory, &c.In, &c.Out, &c.HostCalls, &c.Fuel} {
-		*n = max(*n, 0)
-	}
-	return c
 }
 
 // note adds an event to the ledger. For a run that is tried again and again, as its end is.

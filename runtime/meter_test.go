@@ -2,8 +2,12 @@ package runtime_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,8 +16,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/host/fair"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/runtime/quota"
@@ -83,12 +89,60 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A worker process that was broken into cannot lower what was used.
-func TestNegativeUsage(t *testing.T) {
+// A worker process that was broken into cannot lower what was used, by figures below 0 or beyond counting.
+func TestImpossibleUsage(t *testing.T) {
 	r := newRig(t, nil, nil)
 	r.Loaded(host.Loaded{Who: fair.Who{App: app}, Usage: agent.Usage{CPU: -5, Wall: -1, Memory: -1, In: -1}})
-	rows, err := r.Ledger().Rows(t.Context(), ledger.Query{App: app, From: time.Now(), To: time.Now()})
+	today := ledger.Query{App: app, From: time.Now(), To: time.Now()}
+	rows, err := r.Ledger().Rows(t.Context(), today)
 	if err != nil || len(rows) != 1 || rows[0].Cost != (agent.Cost{}) {
+		t.Errorf("rows %+v, %v", rows, err)
+	}
+	for range 2 {
+		r.Loaded(host.Loaded{Who: fair.Who{App: app}, Usage: agent.Usage{CPU: math.MaxInt64, Fuel: math.MaxInt64}})
+	}
+	rows, err = r.Ledger().Rows(t.Context(), today)
+	if err != nil || len(rows) != 1 || rows[0].CPU != math.MaxInt64 || rows[0].Fuel != math.MaxInt64 {
+		t.Errorf("rows %+v, %v", rows, err)
+	}
+}
+
+// A guest may announce any length for a body that follows; what counts is what went out, and here nothing did.
+func TestAnnouncedLengthIsNotTraffic(t *testing.T) {
+	out := egress.New(&egress.Options{Dial: func(context.Context, netip.AddrPort) (net.Conn, error) { return nil, errors.New("no way out") }})
+	defer out.Close()
+	post := func(ctx context.Context, c host.Call) (agent.Payload, error) {
+		length := int64(1) << 62
+		frame, err := abi.AppendHTTPHead(nil, abi.HTTPOpen{Method: "POST", URL: "https://203.0.113.1/", Stream: true, Length: &length}, nil)
+		if err != nil {
+			return agent.Payload{}, err
+		}
+		for range 3 {
+			opened, err := c.Calls(ctx, abi.CallHTTPOpen, frame)
+			if err != nil {
+				return agent.Payload{}, err
+			}
+			head, _, err := abi.SplitHTTPHead(opened)
+			if err != nil {
+				return agent.Payload{}, err
+			}
+			var h abi.HTTPHead
+			if err := json.Unmarshal(head, &h); err != nil {
+				return agent.Payload{}, err
+			}
+			if _, err = c.Calls(ctx, abi.CallHTTPHead, abi.AppendHTTPID(nil, h.ID)); agent.AsError(err).Limit != agent.LimitHTTP {
+				return agent.Payload{}, fmt.Errorf("the request was not refused for its length: %w", err)
+			}
+		}
+		return agent.Text("ok"), nil
+	}
+	r := newRig(t, map[string]runtimetest.Func{"post": post}, &runtime.Options{Egress: out})
+	r.agent(agent.Agent{Name: "sender", Grants: agent.Grants{HTTP: []agent.HTTPGrant{{Allow: agent.Target{Scheme: "https", Host: "*", Port: "443"}}}}})
+	if _, err := r.Call(t.Context(), app, runtime.CallRequest{Agent: "sender", Function: "post"}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := r.Ledger().Rows(t.Context(), ledger.Query{App: app, From: time.Now(), To: time.Now()})
+	if err != nil || len(rows) != 1 || rows[0].Sent != 0 {
 		t.Errorf("rows %+v, %v", rows, err)
 	}
 }

@@ -22,14 +22,13 @@ import (
 	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/host/grant"
 	grantagent "github.com/skep-dev/skep/host/grant/agent"
-	granthttp "github.com/skep-dev/skep/host/grant/http"
 	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/vault/inject"
 	"github.com/skep-dev/skep/vault/scrub"
 )
 
 // outbound makes one request of a cell: it is judged by the cell's authority, shown to the app's outbound handler if there is
-// one, and given its secrets on the way out. It is a granthttp.Client and an egress.Guard.
+// one, and given its secrets on the way out. It is a Client of host/grant/http and an egress.Guard.
 type outbound struct {
 	r    *Runtime
 	job  *job
@@ -41,7 +40,7 @@ type outbound struct {
 }
 
 // Do makes the request.
-func (o *outbound) Do(ctx context.Context, req *granthttp.Request) (*granthttp.Response, error) {
+func (o *outbound) Do(ctx context.Context, req *egress.Request) (*egress.Response, error) {
 	ctx, span := o.r.opts.Tracer.Start(ctx, "http", trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	res, err := o.do(ctx, req)
@@ -60,7 +59,7 @@ func (o *outbound) Do(ctx context.Context, req *granthttp.Request) (*granthttp.R
 	return res, err
 }
 
-func (o *outbound) do(ctx context.Context, req *granthttp.Request) (*granthttp.Response, error) {
+func (o *outbound) do(ctx context.Context, req *egress.Request) (*egress.Response, error) {
 	info, err := o.r.App(ctx, o.job.App)
 	if err != nil {
 		return nil, err
@@ -68,20 +67,19 @@ func (o *outbound) do(ctx context.Context, req *granthttp.Request) (*granthttp.R
 	if info.Outbound != "" && info.Outbound != o.job.Agent {
 		return o.pass(ctx, info.Outbound, req)
 	}
-	body := req.Body
-	switch {
-	case body == nil:
-	case req.Length >= 0:
-		if err := o.job.traffic(req.Length, 0); err != nil {
+	out := *req
+	out.Owner, out.Header = egress.Owner{App: o.job.App, Agent: o.job.Agent}, o.header(ctx, req.Header)
+	out.Observe = func(u agent.HTTPUse) { o.observe(ctx, u) }
+	switch whole, inMemory := req.Body.(interface{ Len() int }); {
+	case req.Body == nil:
+	case inMemory:
+		if err := o.job.traffic(int64(whole.Len()), 0); err != nil {
 			return nil, err
 		}
-	default:
-		body = &counted{Reader: body, count: func(n int64) error { return o.job.traffic(n, 0) }}
+	default: // it counts as it goes: what a guest says of its length may be anything
+		out.Body = &counted{Reader: req.Body, count: func(n int64) error { return o.job.traffic(n, 0) }}
 	}
-	res, err := o.r.opts.Egress.Do(ctx, o, &egress.Request{
-		Owner: egress.Owner{App: o.job.App, Agent: o.job.Agent}, Method: req.Method, URL: req.URL, Header: o.header(ctx, req.Header),
-		Body: body, Length: req.Length, Redirect: egress.Redirect(req.Redirect), Observe: func(u agent.HTTPUse) { o.observe(ctx, u) },
-	})
+	res, err := o.r.opts.Egress.Do(ctx, o, &out)
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +91,8 @@ func (o *outbound) do(ctx context.Context, req *granthttp.Request) (*granthttp.R
 			o.r.injector.Rejected(o.job.App, name)
 		}
 	}
-	return &granthttp.Response{
-		Status: res.Status, StatusText: res.StatusText, Header: res.Header, URL: res.URL, Redirected: res.Redirected,
-		Body: &counted{Reader: res.Body, Closer: res.Body, count: func(n int64) error { return o.job.traffic(0, n) }},
-	}, nil
+	res.Body = &counted{Reader: res.Body, Closer: res.Body, count: func(n int64) error { return o.job.traffic(0, n) }}
+	return res, nil
 }
 
 // header adds the place in the trace, unless the guest says one.
@@ -170,12 +166,15 @@ func (o *outbound) observe(ctx context.Context, use agent.HTTPUse) {
 	o.job.sinks.event(ctx, agent.Event{Kind: agent.EventHTTP, Data: encode(use)})
 }
 
+// HeaderAgent tells an outbound handler whose request it is shown. Nobody else sets it in a request to a fetch handler.
+const HeaderAgent = "Skep-Agent"
+
 // maxPassed is the most bytes of a body that an outbound handler is shown.
 const maxPassed = 8 << 20
 
 // pass has the app's outbound handler answer the request, which the agent must be granted all the same. Placeholders of secrets
 // stay what they are: the handler may send them on where it is granted to.
-func (o *outbound) pass(ctx context.Context, handler string, req *granthttp.Request) (*granthttp.Response, error) {
+func (o *outbound) pass(ctx context.Context, handler string, req *egress.Request) (*egress.Response, error) {
 	u, to, err := egress.Parse(req.Method, req.URL)
 	if err != nil {
 		return nil, err
@@ -184,15 +183,18 @@ func (o *outbound) pass(ctx context.Context, handler string, req *granthttp.Requ
 		return nil, err
 	}
 	if o.job.depth+1 > grantagent.MaxDepth {
-		return nil, agent.Errorf(agent.Exhausted, "agents call each other more than %d deep: is the outbound handler %q in a cycle?", grantagent.MaxDepth, handler)
+		return nil, agent.Errorf(agent.Exhausted, "agents call each other more than %d deep: is the outbound handler %q in a cycle?",
+			grantagent.MaxDepth, handler)
 	}
-	in := host.Request{Method: to.Method, URL: u.String(), Header: append(slices.Clone(req.Header), [2]string{"skep-agent", o.job.Agent})}
+	header := slices.DeleteFunc(slices.Clone(req.Header), func(h [2]string) bool { return strings.EqualFold(h[0], HeaderAgent) })
+	in := host.Request{Method: to.Method, URL: u.String(), Header: append(header, [2]string{HeaderAgent, o.job.Agent})}
 	if req.Body != nil {
 		if in.Body, err = io.ReadAll(io.LimitReader(req.Body, maxPassed+1)); err != nil {
 			return nil, agent.Wrap(agent.Invalid, err, "the request's body could not be read")
 		}
 		if len(in.Body) > maxPassed {
-			return nil, agent.Exceeded(agent.LimitHTTP, "the request's body has more than %d bytes, the most that the outbound handler %q is shown", maxPassed, handler)
+			return nil, agent.Exceeded(agent.LimitHTTP, "the request's body has more than %d bytes, the most that the outbound handler %q is shown",
+				maxPassed, handler)
 		}
 	}
 	res, err := o.r.fetch(ctx, o.job.App, handler, in, o.job.depth+1, nil)
@@ -201,7 +203,7 @@ func (o *outbound) pass(ctx context.Context, handler string, req *granthttp.Requ
 		e.Msg = fmt.Sprintf("the app's outbound handler %q refused the request: %s", handler, e.Msg)
 		return nil, &e
 	}
-	return &granthttp.Response{
+	return &egress.Response{
 		Status: res.Status, Header: res.Header, URL: u.String(), Body: io.NopCloser(bytes.NewReader(res.Body)),
 	}, nil
 }
@@ -248,20 +250,10 @@ func (exchangeGuard) Sign(context.Context, *http.Request, agent.Request) (egress
 	return nil, nil
 }
 
-// noSecrets is the source of a runtime that has none.
-type noSecrets struct{}
-
-func (noSecrets) Material(_ context.Context, _ agent.App, name string) (inject.Material, error) {
-	return inject.Material{}, agent.Errorf(agent.NotFound, "there is no secret %q", name)
-}
-
 // newInjector returns what puts secrets into requests, or nil when there is no way out for any.
 func newInjector(o *Options) *inject.Injector {
 	if o.Egress == nil {
 		return nil
-	}
-	if o.Secrets == nil {
-		return inject.New(noSecrets{}, nil)
 	}
 	return inject.New(o.Secrets, &inject.Options{Exchange: exchange{o.Egress}})
 }

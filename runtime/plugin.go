@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -30,7 +31,7 @@ func (r *Runtime) PutPlugin(ctx context.Context, app agent.App, up Upload, once 
 		return agent.Plugin{}, false, err
 	}
 	p := agent.Plugin{
-		App: app, Name: or(up.Name, manifest.Name), Version: or(up.Version, manifest.Version), Digest: agent.DigestOf(body),
+		App: app, Name: cmp.Or(up.Name, manifest.Name), Version: cmp.Or(up.Version, manifest.Version), Digest: agent.DigestOf(body),
 		Kind: src.Kind, Main: src.Main, Asks: manifest.Grants, Size: int64(len(up.Body)), Created: time.Now().UTC(),
 	}
 	if p.Version == "" {

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -45,14 +46,14 @@ func (r *Runtime) StartRun(ctx context.Context, app agent.App, req RunRequest, o
 		}
 	} else {
 		req.Session = agent.NewSessionID(now)
-		nr.Session = &agent.Session{App: app, ID: req.Session, Agent: req.Agent, Key: or(req.Key, defaultKey), Created: now}
+		nr.Session = &agent.Session{App: app, ID: req.Session, Agent: req.Agent, Key: cmp.Or(req.Key, defaultKey), Created: now}
 	}
 	return r.enqueue(ctx, app, req, nr, once)
 }
 
 // Send appends a message to a session and starts a run of onMessage with it. The role is "user" unless given.
 func (r *Runtime) Send(ctx context.Context, app agent.App, id agent.SessionID, msg agent.Message, once store.Once) (agent.Run, bool, error) {
-	msg.Role = or(msg.Role, "user")
+	msg.Role = cmp.Or(msg.Role, "user")
 	if msg.Role != "user" && msg.Role != "agent" {
 		return agent.Run{}, false, agent.Errorf(agent.Invalid, `a message's role is "user" or "agent", not %.80q`, msg.Role)
 	}

@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"log/slog"
@@ -89,12 +90,12 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 		opts.Tracer = telemetry.None()
 	}
 	opts.Log = telemetry.Logger(opts.Log)
-	opts.Workers = or(opts.Workers, max(16, 4*goruntime.GOMAXPROCS(0)))
-	opts.Grace = or(opts.Grace, 10*time.Second)
+	opts.Workers = cmp.Or(opts.Workers, max(16, 4*goruntime.GOMAXPROCS(0)))
+	opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
 	opts.Limits = opts.Limits.Or(agent.DefaultLimits())
 	opts.MaxLimits = opts.MaxLimits.Or(agent.MaxLimits())
-	opts.LogLines = or(opts.LogLines, 10_000)
-	opts.Window = or(opts.Window, 1<<20)
+	opts.LogLines = cmp.Or(opts.LogLines, 10_000)
+	opts.Window = cmp.Or(opts.Window, 1<<20)
 	r := &Runtime{
 		store: st, cells: cells, opts: opts, log: opts.Log,
 		queue: newQueue(), active: make(map[agent.RunID]*execution), disowned: make(chan struct{}, 1),
@@ -170,12 +171,4 @@ func (r *Runtime) dispatch(ctx, hard context.Context, work *sync.WaitGroup) {
 			r.execute(hard, t, a)
 		})
 	}
-}
-
-func or[T comparable](a, b T) T {
-	var zero T
-	if a == zero {
-		return b
-	}
-	return a
 }

@@ -82,15 +82,16 @@ func (r *Runtime) stateOf(ctx context.Context, app agent.App, name string) (stor
 	return store.AgentState(app, a.ID), a.Grants.State, err
 }
 
-// dropRetry is how long the removal of deleted agents' states rests after a failure.
+// dropRetry is how long the removal of what deleted agents have left rests after a failure.
 const dropRetry = time.Minute
 
-// dropStates removes the states of deleted agents, those of before this process first, until ctx ends.
+// dropStates removes the states and instances of deleted agents, those of before this process first, until ctx ends.
 func (r *Runtime) dropStates(ctx context.Context) {
 	for {
 		var again <-chan time.Time
-		if err := r.store.DropStates(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			r.log.WarnContext(ctx, "the states of deleted agents were not removed and will be later", "error", err)
+		err := errors.Join(r.store.DropStates(ctx), r.store.DropInstances(ctx))
+		if err != nil && !errors.Is(err, context.Canceled) {
+			r.log.WarnContext(ctx, "states and instances of deleted agents were not removed and will be later", "error", err)
 			again = time.After(dropRetry)
 		}
 		select {

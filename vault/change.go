@@ -133,7 +133,7 @@ func (v *Vault) Delete(ctx context.Context, by By, app agent.App, name string) e
 	if _, err := v.st.Secret(ctx, app, name); err != nil {
 		return err
 	}
-	if err := v.audit(ctx, app, agent.Change{Token: by.Token, Request: by.Request, Action: "secret.delete", Name: name}); err != nil {
+	if err := v.audit(ctx, by, app, "secret.delete", name, ""); err != nil {
 		return err
 	}
 	defer v.cache.changed(cacheKey{app, name}) // a commit that failed may have happened
@@ -162,7 +162,7 @@ func (v *Vault) save(ctx context.Context, by By, action, detail string, s store.
 		return Info{}, err
 	}
 	s.Updated = v.now()
-	if err := v.audit(ctx, s.App, agent.Change{Token: by.Token, Request: by.Request, Action: action, Name: s.Name, Detail: detail}); err != nil {
+	if err := v.audit(ctx, by, s.App, action, s.Name, detail); err != nil {
 		return Info{}, err
 	}
 	defer v.cache.changed(cacheKey{s.App, s.Name}) // a commit that failed may have happened
@@ -172,11 +172,11 @@ func (v *Vault) save(ctx context.Context, by By, action, detail string, s store.
 	return infoOf(s), nil
 }
 
-func (v *Vault) audit(ctx context.Context, app agent.App, c agent.Change) error {
+func (v *Vault) audit(ctx context.Context, by By, app agent.App, action, name, detail string) error {
 	if v.o.Audit == nil {
 		return nil
 	}
-	return v.o.Audit(ctx, app, c)
+	return v.o.Audit(ctx, app, agent.Change{Token: by.Token, Request: by.Request, Action: action, Name: name, Detail: detail})
 }
 
 func (p Patch) apply(s *agent.Secret) error {

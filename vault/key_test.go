@@ -78,6 +78,50 @@ func TestMissingAndWrongKeys(t *testing.T) {
 	}
 }
 
+// A key that is lost takes its secrets with it, and nothing else: neither secrets under another key, nor any when it turns up again.
+func TestLostKey(t *testing.T) {
+	r := newRig(t)
+	if r.v.NewKey() != r.key {
+		t.Errorf("the new key is %q, not %q", r.v.NewKey(), r.key)
+	}
+	r.set("gone", canary)
+	path := strings.TrimPrefix(r.key, "file:")
+	var lost string
+	for id := range r.keysUsed() {
+		lost = id
+	}
+	o := r.options()
+	o.LostKeys = []string{lost}
+	if err := r.open(o); err != nil || r.value("gone") != canary || r.v.NewKey() != "" {
+		t.Fatalf("the key is there: %v, new key %q", err, r.v.NewKey())
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, r.open(r.options()), agent.Invalid, "there is no file "+path)
+	o = r.options()
+	o.LostKeys = []string{"file-0000000000000000"}
+	wantKind(t, r.open(o), agent.Invalid, "there is no file "+path)
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a new key was put in the place of the missing one")
+	}
+	o.LostKeys = []string{lost}
+	r.trail = nil
+	if err := r.open(o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.v.Get(t.Context(), app, "gone"); agent.KindOf(err) != agent.NotFound {
+		t.Errorf("the secret: %v", err)
+	}
+	if len(r.trail) != 1 || r.trail[0].Action != "secret.delete" || r.trail[0].Name != "gone" || !strings.Contains(r.trail[0].Detail, lost) {
+		t.Errorf("the audit: %+v", r.trail)
+	}
+	r.set("new", canary)
+	if err := r.open(o); err != nil || r.value("new") != canary {
+		t.Errorf("started again: %v", err)
+	}
+}
+
 func TestKeyInTheDataDirectoryIsRefused(t *testing.T) {
 	r := newRig(t)
 	link := filepath.Join(t.TempDir(), "link")

@@ -57,8 +57,7 @@ func (v *Vault) moveTo(ctx context.Context, by By, source string) error {
 		return err
 	}
 	next.Keys = append(next.Keys, k)
-	err = v.audit(ctx, agent.DefaultApp, agent.Change{Token: by.Token, Request: by.Request, Action: "secret.rewrap", Detail: fmt.Sprintf("to key %s, %s", key.ID, source)})
-	if err != nil {
+	if err := v.audit(ctx, by, agent.DefaultApp, "secret.rewrap", "", fmt.Sprintf("to key %s, %s", key.ID, source)); err != nil {
 		return err
 	}
 	if err := v.putKeys(ctx, next); err != nil {

@@ -39,7 +39,11 @@ func (v *Vault) unlock(ctx context.Context) error {
 		}
 		tried = append(tried, source+" (key "+k.ID+")")
 	}
-	main, err := v.openMain(ctx, used)
+	needed := maps.Clone(used)
+	for _, id := range v.o.LostKeys {
+		delete(needed, id)
+	}
+	main, err := v.openMain(ctx, needed)
 	if err != nil {
 		return v.missing(used, tried, err)
 	}
@@ -51,10 +55,40 @@ func (v *Vault) unlock(ctx context.Context) error {
 	if v.underWay() {
 		v.resume(ctx, main)
 	}
+	if err := v.giveUp(ctx, all, used); err != nil {
+		return err
+	}
 	if lost := v.unopened(used); len(lost) > 0 {
 		return v.missing(used, tried, nil)
 	}
 	return v.remember(ctx, used)
+}
+
+// giveUp deletes the secrets that are under a lost key, and takes them out of used. Their names and bindings are in the audit log.
+func (v *Vault) giveUp(ctx context.Context, all []store.Secret, used map[string]int) error {
+	gone := slices.DeleteFunc(v.unopened(used), func(id string) bool { return !slices.Contains(v.o.LostKeys, id) })
+	for _, s := range all {
+		ids := s.KeysUsed()
+		i := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(gone, id) })
+		if i < 0 {
+			continue
+		}
+		detail := fmt.Sprintf("its key %s is lost; it was of kind %s, %s", ids[i], s.Kind, bound(s.Bindings))
+		err := v.audit(ctx, By{}, s.App, "secret.delete", s.Name, detail)
+		if err == nil {
+			err = v.st.DeleteSecret(ctx, s.App, s.Name)
+		}
+		if err != nil {
+			return err
+		}
+		v.o.Log.Warn("vault: a secret was deleted, because its key is lost", "app", s.App, "secret", s.Name, "key", ids[i])
+		for _, id := range ids {
+			if used[id]--; used[id] == 0 {
+				delete(used, id)
+			}
+		}
+	}
+	return nil
 }
 
 // open opens a key, and checks that it is the one of that name which the store knows.
@@ -108,6 +142,9 @@ func (v *Vault) openMain(ctx context.Context, used map[string]int) (*kek.Key, er
 	var main *kek.Key
 	if err == nil {
 		main, err = v.open(ctx, source, mode)
+	}
+	if err == nil && main.Made {
+		v.made = source
 	}
 	if err != nil && v.o.Key == "" && len(used) == 0 {
 		v.o.Log.Warn("vault: no secrets can be kept", "err", err)
@@ -163,10 +200,15 @@ func (v *Vault) missing(used map[string]int, tried []string, cause error) error 
 	if len(tried) > 0 {
 		msg += "; what was given is " + strings.Join(tried, " and ")
 	}
-	return &agent.Error{
+	e := &agent.Error{
 		Kind: agent.Invalid, Msg: msg, Err: cause,
-		Hint: "name that key with --vault-key, or with --vault-old-key beside a new one; without it the secrets cannot be read by anybody",
+		Hint: "name that key with --vault-key, or with --vault-old-key beside a new one; without it the secrets cannot be read by anybody. " +
+			"Where it is lost for good, --vault-lost-key with its fingerprint deletes them and starts",
 	}
+	if why := agent.AsError(cause); why != nil && why.Kind == agent.Invalid && why.Hint != "" { // what was given cannot be used at all
+		e.Hint = why.Hint
+	}
+	return e
 }
 
 // remember writes down the keys that are needed from now on.

@@ -24,7 +24,10 @@ import (
 type Options struct {
 	Key     string   // where the key is, as package kek says; "" means DefaultKey
 	OldKeys []string // further keys that secrets may still be under
-	Dir     string   // the data directory, in which no key may be
+	// LostKeys are fingerprints of keys that are gone for good. Secrets that are under one of them are deleted by Open, unless
+	// the key is among those it was given after all.
+	LostKeys []string
+	Dir      string // the data directory, in which no key may be
 	// Audit is called before each change, with whose it is and what it does, and must have made that durable when it returns;
 	// its error stops the change. nil keeps no account.
 	Audit func(context.Context, agent.App, agent.Change) error
@@ -61,10 +64,12 @@ type Vault struct {
 	keys    map[string]*kek.Key // that are open, by fingerprint
 	current string              // fingerprint of the one that new values are put under
 	noKey   error               // why there is none, or nil
+
+	made string // source of a key that Open made
 }
 
 // Open opens the vault of a store, with every key that a secret is under: without one it is an error that says which is
-// missing. In a store without secrets any key will do, and where the default one cannot be had, the vault opens and refuses
+// missing, unless that one is lost. In a store without secrets any key will do, and where the default one cannot be had, the vault opens and refuses
 // secrets. A re-wrap that was under way is ended here. Open starts no goroutine.
 func Open(ctx context.Context, st *store.Store, o *Options) (*Vault, error) {
 	v := &Vault{st: st, keys: map[string]*kek.Key{}}
@@ -98,6 +103,9 @@ func Open(ctx context.Context, st *store.Store, o *Options) (*Vault, error) {
 	}
 	return v, nil
 }
+
+// NewKey returns where the key is that Open made because there was none, or "".
+func (v *Vault) NewKey() string { return v.made }
 
 // Close forgets what was decrypted. It may be called twice; Material works no more afterwards.
 func (v *Vault) Close() {

@@ -17,7 +17,10 @@ import (
 // script answers connection after connection to a log.
 type script []func(w http.ResponseWriter, after int64)
 
-func (s script) serve(t *testing.T) (*Client, *atomic.Int64) {
+func (s script) serve(t *testing.T) (*Client, *atomic.Int64) { return s.serveUntil(t, time.Minute) }
+
+// serveUntil is serve for a client that gives a connection up which is silent for so long.
+func (s script) serveUntil(t *testing.T, silence time.Duration) (*Client, *atomic.Int64) {
 	var n atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := n.Add(1) - 1
@@ -33,7 +36,7 @@ func (s script) serve(t *testing.T) (*Client, *atomic.Int64) {
 		s[i](w, after)
 	}))
 	t.Cleanup(srv.Close)
-	return New(srv.URL, "", &Options{HTTP: srv.Client(), Silence: 50 * time.Millisecond}), &n
+	return New(srv.URL, "", &Options{HTTP: srv.Client(), Silence: silence}), &n
 }
 
 func send(w http.ResponseWriter, from, to int64, kind agent.EventKind) {
@@ -74,7 +77,7 @@ func TestEventsResume(t *testing.T) {
 			<-silent
 		},
 		func(w http.ResponseWriter, after int64) { send(w, after+1, 6, agent.EventRunCompleted) },
-	}.serve(t)
+	}.serveUntil(t, time.Second/2)
 	want := int64(0)
 	for e, err := range c.Events(context.Background(), RunLog("R"), 0, true) {
 		if want++; err != nil || e.Seq != want {

@@ -73,7 +73,7 @@ func (d *dialer) connectTo(ctx context.Context, _, hostport string) (net.Conn, e
 		if conn, err = d.race(ctx, addrs, uint16(n)); err == nil {
 			return conn, nil
 		}
-		err = connectError(host, err)
+		err = connectError(hostport, err)
 	}
 	if errors.Is(context.Cause(ctx), late) {
 		return nil, late
@@ -113,6 +113,10 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	addr, err := netip.ParseAddr(host)
 	if err == nil {
 		return []netip.Addr{addr.Unmap()}, d.judge(host, []netip.Addr{addr})
+	}
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // no name server is asked (RFC 6761, section 6.3)
+		addrs := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+		return addrs, d.judge(host, addrs)
 	}
 	found, err := d.resolver.LookupNetIP(ctx, "ip", host+".")
 	if err != nil {

@@ -195,6 +195,30 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
+// TestLocalhost wants the machine itself where a name says so, without a question to anybody, and only where that is allowed.
+func TestLocalhost(t *testing.T) {
+	ns, resolver := serveNames(t, map[string][][]string{"localhost": {{apiAddr}}, "app.localhost": {{apiAddr}}})
+	w := newWorld(t)
+	for _, host := range []string{"localhost", "app.localhost"} {
+		e := w.egress(func(o *Options) { o.Resolver = resolver })
+		_, _, err := get(t, e, nil, &Request{URL: "http://" + host + ":8080/"})
+		wantError(t, err, agent.Denied, host+" resolves to a loopback address")
+		if got := w.dials(); len(got) != 0 {
+			t.Errorf("dialled %v", got)
+		}
+	}
+	w.http("own", "127.0.0.1", func(http.ResponseWriter, *http.Request) {})
+	e := w.egress(func(o *Options) {
+		o.Resolver, o.Allow = resolver, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	if _, _, err := get(t, e, nil, &Request{URL: "http://localhost/"}); err != nil {
+		t.Error(err)
+	}
+	if got := ns.questions(); len(got) != 0 {
+		t.Errorf("asked %v", got)
+	}
+}
+
 // TestNoSearch wants a short name not to be completed to one of the server's own network.
 func TestNoSearch(t *testing.T) {
 	ns, resolver := serveNames(t, nil)

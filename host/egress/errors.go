@@ -72,9 +72,13 @@ func (c *call) exchangeError(ctx context.Context, host string, err error) error 
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &verify):
-		return unavailable(nil, host, certificateWords(verify.Err))
+		what, hint := certificateWords(verify.Err)
+		return &agent.Error{Kind: agent.Unavailable, Msg: host + ": " + what, Hint: hint}
 	case errors.As(err, &record):
-		return unavailable(nil, host, "the host does not speak TLS at this port")
+		return &agent.Error{
+			Kind: agent.Unavailable, Msg: host + ": the host does not speak TLS at this port",
+			Hint: "is it another port, or http:// instead of https://?",
+		}
 	case errors.As(err, &alert), strings.Contains(text, "tls: "):
 		return unavailable(nil, host, "the TLS handshake failed: no version or cipher in common, or a client certificate is wanted")
 	case strings.Contains(text, "server response headers exceeded"), strings.Contains(text, "response header list larger than"):
@@ -90,19 +94,20 @@ func (c *call) exchangeError(ctx context.Context, host string, err error) error 
 	return unavailable(err, host, "the exchange failed")
 }
 
-func certificateWords(err error) string {
+func certificateWords(err error) (what, hint string) {
 	var name x509.HostnameError
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &name):
-		return "the TLS certificate is for another name"
+		return "the TLS certificate is for another name", ""
 	case errors.As(err, &authority):
-		return "the TLS certificate is signed by nobody whom this server trusts"
+		return "the TLS certificate is signed by nobody whom this server trusts",
+			"whoever runs the server can have it trust an authority: skep serve --egress-ca FILE, or SKEP_EGRESS_CA"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the TLS certificate has expired, or is not valid yet"
+		return "the TLS certificate has expired, or is not valid yet", ""
 	}
-	return "the TLS certificate is not valid"
+	return "the TLS certificate is not valid", ""
 }
 
 // causeOf says why a context ended: over a limit, or by someone's wish.

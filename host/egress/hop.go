@@ -8,6 +8,9 @@ import (
 	"github.com/skep-dev/skep/agent"
 )
 
+// maxPath is the most bytes of a path that are told of: a guest makes it, and logs keep it.
+const maxPath = 500
+
 // hop is what is told of one request when it has ended.
 type hop struct {
 	mu             sync.Mutex
@@ -50,7 +53,7 @@ func (h *hop) end(r *Request, err error) {
 	open := h.open
 	h.open = false
 	u := agent.HTTPUse{
-		Agent: r.Owner.Agent, Method: h.to.Method, Path: h.to.Path, Status: h.status, Sent: h.sent, Received: h.received,
+		Agent: r.Owner.Agent, Method: h.to.Method, Path: short(h.to.Path), Status: h.status, Sent: h.sent, Received: h.received,
 	}
 	to, began := h.to, h.began
 	h.mu.Unlock()
@@ -62,6 +65,13 @@ func (h *hop) end(r *Request, err error) {
 		u.Error = agent.AsError(err).Msg
 	}
 	r.Observe(u)
+}
+
+func short(path string) string { // it is ASCII
+	if len(path) > maxPath {
+		return path[:maxPath] + "..."
+	}
+	return path
 }
 
 // hostport is what the header Host says: the port only when it is not the scheme's own.

@@ -183,14 +183,14 @@ func TestRedirectFollowed(t *testing.T) {
 
 // TestRedirectSecrets has secrets in a request that a host wants to have sent elsewhere.
 func TestRedirectSecrets(t *testing.T) {
-	const value = "s3cr3t"
+	const value = "s3cR3t"
 	for _, row := range []struct {
 		name, to string
 		words    string // of the error
 		url      string // that the guest is told, when there is none
 	}{
 		{"echoed in the query, same host", "/x?k=" + value, "", "https://api.example.com/x?k=[secret]"},
-		{"echoed in the query, other host", "https://evil.example.net/?k=" + value, "takes a secret to https://evil.example.net", ""},
+		{"echoed in the query, other host", "https://evil.example.net/?k=" + value, "takes a secret to another host", ""},
 		{"echoed in the path, other host", "https://evil.example.net/" + value, "takes a secret to", ""},
 		{"echoed in the path, same host", "/" + value, "the URL's path holds a secret", ""},
 		{"echoed in the host", "https://" + value + ".example.net/", "takes a secret to", ""},
@@ -207,7 +207,7 @@ func TestRedirectSecrets(t *testing.T) {
 			res, _, err := get(t, w.egress(), g, &Request{URL: redirectURL(302, row.to), Header: [][2]string{{"x-key", "{{secret:k}}"}}})
 			if row.words != "" {
 				wantError(t, err, agent.Denied, row.words)
-				if strings.Contains(err.Error(), value) && !strings.Contains(row.to, "//"+value) {
+				if e := agent.AsError(err); strings.Contains(strings.ToLower(e.Error()+e.Hint), strings.ToLower(value)) {
 					t.Errorf("the error holds the secret: %v", err)
 				}
 				if len(w.requests) != 1 {

@@ -32,7 +32,8 @@ type Refused func(ctx context.Context, r agent.Refusal)
 const maxRefusals = 20
 
 // Authority is the one place where grants are checked. It belongs to one cell and judges by the grants of the cell's agent as
-// they are at the time of each question, so that narrowing them stops cells that run. It is safe for concurrent use.
+// they are at the time of each question, so that narrowing them stops cells that run. What more than one grant allows counts for
+// the limits of each, so their order says nothing. It is safe for concurrent use.
 type Authority struct {
 	Subject
 	grants  func() agent.Grants
@@ -52,12 +53,20 @@ func NewAuthority(s Subject, grants func() agent.Grants, rates Rates, refused Re
 // HTTP allows one request, and counts it.
 func (a *Authority) HTTP(ctx context.Context, r agent.Request) error {
 	what := r.Method + " " + r.URL()
-	list := a.grants().HTTP
-	i := slices.IndexFunc(list, func(g agent.HTTPGrant) bool { return g.Allow.Has(r) })
-	if i < 0 {
+	list, allowed := a.grants().HTTP, false
+	for _, g := range list {
+		if !g.Allow.Has(r) {
+			continue
+		}
+		allowed = true
+		if err := a.take(ctx, "http", what, g.Allow.String(), g.Limits); err != nil {
+			return err
+		}
+	}
+	if !allowed {
 		return a.refuse(ctx, "http", what, a.why(list, r), fmt.Sprintf("skep agent update %s --grant-http %q", a.Agent, r.Method+" "+r.Origin()+"/**"))
 	}
-	return a.take(ctx, "http", what, list[i].Allow.String(), list[i].Limits)
+	return nil
 }
 
 // StillHTTP reports whether a request that was allowed is allowed still. It counts nothing.
@@ -107,26 +116,35 @@ func (a *Authority) Secret(ctx context.Context, name string, r agent.Request) er
 
 // CallAgent allows one call of another agent, and counts it.
 func (a *Authority) CallAgent(ctx context.Context, name string) error {
-	return a.named(ctx, "agent", a.grants().Agents, name)
+	return a.named(ctx, "call", "agent", a.grants().Agents, name)
 }
 
 // Model allows one use of a model route, and counts it.
 func (a *Authority) Model(ctx context.Context, name string) error {
-	return a.named(ctx, "model", a.grants().Models, name)
+	return a.named(ctx, "use", "model", a.grants().Models, name)
 }
 
 // Tool allows one call of a tool, and counts it.
 func (a *Authority) Tool(ctx context.Context, name string) error {
-	return a.named(ctx, "tool", a.grants().Tools, name)
+	return a.named(ctx, "call", "tool", a.grants().Tools, name)
 }
 
-func (a *Authority) named(ctx context.Context, kind string, list []agent.NamedGrant, name string) error {
-	g, found := agent.Named(list, name)
-	if !found {
-		return a.refuse(ctx, kind, name, fmt.Sprintf("no grant to use %s %q: add %q to grants.%ss of %s", kind, clip(name), clip(name), kind, a.name()),
+func (a *Authority) named(ctx context.Context, verb, kind string, list []agent.NamedGrant, name string) error {
+	allowed := false
+	for _, g := range list {
+		if !g.Has(name) {
+			continue
+		}
+		allowed = true
+		if err := a.take(ctx, kind, name, g.Name, g.Limits); err != nil {
+			return err
+		}
+	}
+	if !allowed {
+		return a.refuse(ctx, kind, name, fmt.Sprintf("no grant to %s %s %q: add %q to grants.%ss of %s", verb, kind, clip(name), clip(name), kind, a.name()),
 			fmt.Sprintf("skep agent update %s --grant-%s %s", a.Agent, kind, clip(name)))
 	}
-	return a.take(ctx, kind, name, g.Name, g.Limits)
+	return nil
 }
 
 // State returns the bounds of the agent's state, or refuses it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,11 +109,11 @@ func TestAuthorityNames(t *testing.T) {
 		want string
 	}{
 		"agent":                {func(a *judged) error { return a.CallAgent(ctx, "b") }, ""},
-		"another agent":        {func(a *judged) error { return a.CallAgent(ctx, "c") }, `no grant to use agent "c": add "c" to grants.agents of agent "a"`},
+		"another agent":        {func(a *judged) error { return a.CallAgent(ctx, "c") }, `no grant to call agent "c": add "c" to grants.agents of agent "a"`},
 		"model":                {func(a *judged) error { return a.Model(ctx, "@cheap") }, ""},
 		"another model":        {func(a *judged) error { return a.Model(ctx, "@dear") }, `no grant to use model "@dear"`},
 		"tool of a server":     {func(a *judged) error { return a.Tool(ctx, "github.read") }, ""},
-		"tool of another":      {func(a *judged) error { return a.Tool(ctx, "githubber.read") }, `no grant to use tool`},
+		"tool of another":      {func(a *judged) error { return a.Tool(ctx, "githubber.read") }, `no grant to call tool`},
 		"secret":               {func(a *judged) error { return a.Secret(ctx, "key", at) }, ""},
 		"secret in its place":  {func(a *judged) error { return a.Secret(ctx, "tied", at) }, ""},
 		"secret elsewhere":     {func(a *judged) error { return a.Secret(ctx, "tied", request("GET", "https://b.example/")) }, `granted to agent "a", but not for https://b.example`},
@@ -164,7 +165,7 @@ func TestAuthorityIsLive(t *testing.T) {
 func TestAuthorityLimits(t *testing.T) {
 	ctx := t.Context()
 	a := authority(t, "a", `{"agents":[{"name":"b","limits":{"per_call":2}},{"name":"c","limits":{"per_minute":5,"per_day":9}},"d"],
-		"http":[{"allow":"https://a.example.com","limits":{"per_call":1}},{"allow":"https://*.example.com","limits":{"per_call":1}}]}`)
+		"http":["https://a.example.com",{"allow":"https://a.example.com/mail","limits":{"per_call":1}},{"allow":"https://*.example.com","limits":{"per_call":3}}]}`)
 	for i, want := range []agent.Limit{agent.NoLimit, agent.NoLimit, agent.LimitRate, agent.LimitRate} {
 		err := a.CallAgent(ctx, "b")
 		if got := limitOf(err); got != want {
@@ -177,14 +178,17 @@ func TestAuthorityLimits(t *testing.T) {
 	if len(a.rates.taken) != 0 {
 		t.Errorf("a limit within a call is the cell's own: %v", a.rates.taken)
 	}
-	// A limit counts the uses of its grant, whatever they are for; each grant has its own.
-	for url, want := range map[string]agent.Limit{"https://a.example.com/1": agent.NoLimit, "https://b.example.com/1": agent.NoLimit} {
-		if got := limitOf(a.HTTP(ctx, request("GET", url))); got != want {
-			t.Errorf("%s: %v", url, got)
+	// A limit counts all that its grant allows, also what another grant allows without one.
+	for _, tt := range []struct {
+		url  string
+		want agent.Limit
+	}{
+		{"https://a.example.com/mail", agent.NoLimit}, {"https://a.example.com/mail", agent.LimitRate}, {"https://a.example.com/1", agent.NoLimit},
+		{"https://b.example.com/1", agent.NoLimit}, {"https://a.example.com/1", agent.LimitRate}, {"https://b.example.com/1", agent.LimitRate},
+	} {
+		if got := limitOf(a.HTTP(ctx, request("GET", tt.url))); got != tt.want {
+			t.Errorf("%s: %v", tt.url, got)
 		}
-	}
-	if got := limitOf(a.HTTP(ctx, request("GET", "https://a.example.com/2"))); got != agent.LimitRate {
-		t.Errorf("a second use: %v", got)
 	}
 	if err := a.StillHTTP(ctx, request("GET", "https://a.example.com/1")); err != nil {
 		t.Errorf("what was let through stays so: %v", err)
@@ -254,7 +258,7 @@ func TestAuthorityWritesAFew(t *testing.T) {
 	}
 	a = authority(t, "a", `{}`)
 	_ = a.Tool(t.Context(), "x\n2026 forged\x00"+strings.Repeat("y", 1000)+"\xff")
-	if w := a.written[0].What; strings.ContainsAny(w, "\n\x00\xff") || len(w) > 520 {
+	if w := a.written[0].What; strings.ContainsAny(w, "\n\x00") || !utf8.ValidString(w) || len(w) > 520 {
 		t.Errorf("written: %q", w)
 	}
 	none := grant.NewAuthority(grant.Subject{}, func() agent.Grants { return agent.Grants{} }, nil, nil)

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/skep-dev/skep/abi"
@@ -31,7 +34,16 @@ type Door struct {
 	log      *slog.Logger
 	close    []func()
 	calls    atomic.Int64
+
+	mu    sync.Mutex
+	hints []hint // of the latest calls that failed, oldest first
 }
+
+// hint is what to do about an error that a guest was told of.
+type hint struct{ msg, hint string }
+
+// maxHints is how many are kept.
+const maxHints = 8
 
 // NewDoor returns a door that answers the named calls within limits, whose fields must all be set. It keeps handlers,
 // which must not change any more.
@@ -75,7 +87,38 @@ func (d *Door) Call(ctx context.Context, name string, in []byte) (out []byte, er
 	if err != nil && agent.KindOf(err) == agent.Internal {
 		d.log.ErrorContext(ctx, "host call", "call", name, "error", err)
 	}
+	if e := agent.AsError(err); e != nil && e.Hint != "" {
+		d.keep(hint{e.Msg, e.Hint})
+	}
 	return out, err
+}
+
+func (d *Door) keep(h hint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.hints) == maxHints {
+		d.hints = append(d.hints[:0], d.hints[1:]...)
+	}
+	d.hints = append(d.hints, h)
+}
+
+// Explain returns how the cell ended, with what to do about it when it failed because its code did not catch the error of a call.
+// The words are of the host alone: what code writes into its own errors is never a hint.
+func (d *Door) Explain(err error) error {
+	e := agent.AsError(err)
+	if e == nil || e.Kind != agent.Failed || e.Hint != "" {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range slices.Backward(d.hints) {
+		if strings.Contains(e.Msg, h.msg) {
+			explained := *e
+			explained.Hint = h.hint
+			return &explained
+		}
+	}
+	return err
 }
 
 // maxBody leaves room for an input of the largest size in base64, with the fields around it.

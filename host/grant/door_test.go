@@ -53,6 +53,38 @@ func seal(limits agent.Limits, depth int) *sealed {
 	return s
 }
 
+// What code did not catch of a refusal is explained by the host's own words, and by nobody else's.
+func TestExplain(t *testing.T) {
+	s := seal(agent.Limits{}, 0)
+	_, refused := s.Call(t.Context(), abi.CallHTTP, []byte(`{"url":"https://api.example.com/x"}`))
+	want := agent.AsError(refused)
+	if want == nil || want.Hint == "" {
+		t.Fatalf("refused with %v", refused)
+	}
+	for _, tt := range []struct {
+		err  error
+		hint string
+	}{
+		{agent.Errorf(agent.Failed, "TypeError: %s", want.Msg), want.Hint},
+		{agent.Errorf(agent.Failed, "TypeError: no host"), ""},
+		{agent.Errorf(agent.Exhausted, "%s", want.Msg), ""},
+		{&agent.Error{Kind: agent.Failed, Msg: want.Msg, Hint: "export a function"}, "export a function"},
+	} {
+		if got := agent.AsError(s.Explain(tt.err)); got.Hint != tt.hint || got.Msg != agent.AsError(tt.err).Msg {
+			t.Errorf("%v: explained as %q, want %q", tt.err, got.Hint, tt.hint)
+		}
+	}
+	if err := s.Explain(nil); err != nil {
+		t.Errorf("nothing became %v", err)
+	}
+	for range 20 { // the latest calls that failed are remembered
+		_, _ = s.Call(t.Context(), abi.CallAgent, []byte(`{"agent":"c","function":"f"}`))
+	}
+	if got := agent.AsError(s.Explain(agent.Errorf(agent.Failed, "%s", want.Msg))); got.Hint != "" {
+		t.Errorf("still explained as %q", got.Hint)
+	}
+}
+
 func TestDoor(t *testing.T) {
 	s := seal(agent.Limits{}, 0)
 	for _, tt := range []struct{ call, in, want string }{
@@ -95,7 +127,7 @@ func TestDoorRefuses(t *testing.T) {
 		{call: abi.CallEmit, in: `{"name":"x","data":"` + strings.Repeat("x", emit.MaxData) + `"}`, kind: agent.Invalid, want: "more than 262144"},
 		{call: abi.CallHTTP, in: `{"method":"GET","url":"https://example.com/x"}`, kind: agent.Denied, want: `no host is granted to agent "a", so it may not reach example.com`},
 		{call: abi.CallHTTP, in: `{"method":"GET","url":"/x"}`, kind: agent.Invalid, want: "not an absolute URL"},
-		{call: abi.CallAgent, in: `{"agent":"c","function":"f"}`, kind: agent.Denied, want: `no grant to use agent "c": add "c" to grants.agents of agent "a"`},
+		{call: abi.CallAgent, in: `{"agent":"c","function":"f"}`, kind: agent.Denied, want: `no grant to call agent "c": add "c" to grants.agents of agent "a"`},
 		{call: abi.CallAgent, in: `{"agent":"../b","function":"f"}`, kind: agent.Invalid, want: "not valid"},
 		{call: abi.CallAgent, in: `{"agent":"b"}`, kind: agent.Invalid, want: "must name a function"},
 		{call: abi.CallAgent, in: `{"agent":"b","function":"f"}`, depth: grantagent.MaxDepth, kind: agent.Exhausted, want: "cycle"},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,10 +26,11 @@ type exporter struct {
 	url    string
 	header http.Header
 	client *http.Client
+	log    *slog.Logger
 }
 
 // newExporter reads the variables of the specification's "OTLP Exporter Configuration".
-func newExporter() (*exporter, error) {
+func newExporter(log *slog.Logger) (*exporter, error) {
 	endpoint := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 	if endpoint == "" {
 		endpoint = strings.TrimSuffix(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "/") + "/v1/traces"
@@ -40,7 +42,7 @@ func newExporter() (*exporter, error) {
 	if p := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); p == "grpc" {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is grpc, which is not spoken here: use http/json and the collector's port for HTTP, 4318 by default")
 	}
-	e := &exporter{url: endpoint, header: http.Header{}, client: &http.Client{Timeout: 10 * time.Second}}
+	e := &exporter{url: endpoint, header: http.Header{}, client: &http.Client{Timeout: 10 * time.Second}, log: log}
 	if ms, err := strconv.Atoi(first("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")); err == nil && ms > 0 {
 		e.client.Timeout = time.Duration(ms) * time.Millisecond
 	}
@@ -62,8 +64,17 @@ func first(names ...string) string {
 	return ""
 }
 
-// ExportSpans sends one batch, and sends it again while the collector says that it makes sense, until ctx ends.
+// ExportSpans sends one batch, and sends it again while the collector says that it makes sense, until ctx ends. It tells of a
+// failure itself, for the library would tell package log.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.export(ctx, spans)
+	if err != nil {
+		e.log.WarnContext(ctx, "spans were not exported", "spans", len(spans), "error", err)
+	}
+	return err
+}
+
+func (e *exporter) export(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	var body bytes.Buffer
 	zip := gzip.NewWriter(&body)
 	if err := json.NewEncoder(zip).Encode(requestOf(spans)); err != nil {
@@ -241,7 +252,7 @@ func valueOf(v attribute.Value) anyValue {
 		}
 		return anyValue{Array: arr}
 	default:
-		s := v.Emit()
+		s := v.String()
 		return anyValue{String: &s}
 	}
 }

@@ -29,13 +29,13 @@ type Tracing struct {
 // Open starts tracing as the environment asks: with OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT spans go
 // there by OTLP over HTTP, and the further OTEL_ variables of the OpenTelemetry specification hold. Without, spans are not
 // recorded, and a trace that a caller began is passed on as it is. log hears of spans that could not be exported.
-func Open(ctx context.Context, version string) (*Tracing, error) {
+func Open(ctx context.Context, version string, log *slog.Logger) (*Tracing, error) {
 	off := &Tracing{Tracer: noop.NewTracerProvider().Tracer(Scope)}
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_TRACES_EXPORTER") == "none" ||
 		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return off, nil
 	}
-	exporter, err := newExporter()
+	exporter, err := newExporter(log)
 	if err != nil {
 		return nil, err
 	}

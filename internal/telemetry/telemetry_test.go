@@ -3,7 +3,6 @@ package telemetry
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"io"
@@ -97,7 +96,7 @@ func TestExport(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL+"/")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b")
 	t.Setenv("OTEL_SERVICE_NAME", "hive")
-	tr, err := Open(t.Context(), "1.2.3")
+	tr, err := Open(t.Context(), "1.2.3", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +126,24 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// A collector that refuses is heard of: nobody else would say why there are no traces.
+func TestExportFailureIsLogged(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer srv.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL)
+	var out bytes.Buffer
+	tr, err := Open(t.Context(), "1", slog.New(slog.NewTextHandler(&out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := tr.Start(t.Context(), "call")
+	span.End()
+	_ = tr.Close() // it is the same failure
+	if !strings.Contains(out.String(), "spans were not exported") || !strings.Contains(out.String(), "403") {
+		t.Errorf("logged %q", &out)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, value, want string }{
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317", "not an http or https URL"},
@@ -135,7 +152,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
 			t.Setenv(tt.name, tt.value)
-			if _, err := Open(t.Context(), ""); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := Open(t.Context(), "", nil); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -144,7 +161,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestNothingIsExportedUnasked(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-	tr, err := Open(context.Background(), "")
+	tr, err := Open(t.Context(), "", nil)
 	if err != nil || tr.provider != nil {
 		t.Fatal(err)
 	}

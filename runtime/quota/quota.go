@@ -12,20 +12,14 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store"
 )
 
 // Start is what is known of the day on which a Keeper is made.
 type Start struct {
 	Day  time.Time        // any time of it
 	Rows []agent.UsageRow // told apart by app, agent and kind
-	Uses []Use
-}
-
-// Use counts how often a grant of an agent was used on the day.
-type Use struct {
-	App          agent.App
-	Agent, Grant string
-	N            int64
+	Uses []store.GrantUses
 }
 
 // Options of a Keeper. nil and zero fields mean the defaults.
@@ -57,8 +51,7 @@ type who struct {
 type counter struct {
 	cells     int64
 	calls     window
-	cpu       time.Duration // today; what is held not included
-	bytes     int64
+	used      agent.Cost // today; what is held not included
 	cpuHeld   time.Duration
 	bytesHeld int64
 }
@@ -78,12 +71,11 @@ func New(start Start, o *Options) *Keeper {
 			continue
 		}
 		for _, c := range k.of(r.App, r.Agent) {
-			c.cpu += r.CPU
-			c.bytes += r.Bytes()
+			c.used.Add(r.Cost)
 		}
 	}
 	for _, u := range start.Uses {
-		k.grant(grantKey{u.App, u.Agent, u.Grant}).day += u.N
+		k.grant(grantKey{u.App, u.Agent, u.Grant}).day += u.Uses
 	}
 	return k
 }
@@ -116,7 +108,7 @@ func (k *Keeper) turn(now time.Time) {
 	k.day = day
 	at := now.Sub(k.base)
 	for w, c := range k.counters {
-		c.cpu, c.bytes = 0, 0
+		c.used = agent.Cost{}
 		if c.cells == 0 && c.calls.count(at) == 0 {
 			delete(k.counters, w)
 		}
@@ -237,20 +229,21 @@ func (h *Hold) under(b *bound, now time.Time, in int64) error {
 		return b.refusal(b.calls.wait(at, n), "%d calls a second", n)
 	}
 	if b.CPUPerDay > 0 {
-		free := b.CPUPerDay - b.cpu - b.cpuHeld
-		if free <= 0 {
-			return b.refusal(h.k.spent(now, b.cpu >= b.CPUPerDay), "%s of processor time a day; %s", b.CPUPerDay, left(b.cpu >= b.CPUPerDay))
+		rest := b.CPUPerDay - b.used.CPU
+		if rest <= 0 || rest <= b.cpuHeld {
+			return b.refusal(h.k.spent(now, rest <= 0), "%s of processor time a day; %s", b.CPUPerDay, left(rest <= 0))
 		}
+		free := rest - b.cpuHeld
 		if p := part(free, leastCPU); p < h.Limits.CPU {
 			h.Limits.CPU, h.lowCPU = p, b
 		}
 	}
 	if b.BytesPerDay > 0 {
-		free := b.BytesPerDay - b.bytes - b.bytesHeld - in
-		if free <= 0 {
-			used := b.BytesPerDay-b.bytes <= in
-			return b.refusal(h.k.spent(now, used), "%d bytes a day; %s", b.BytesPerDay, left(used))
+		rest := b.BytesPerDay - b.used.Bytes()
+		if rest <= in || rest-in <= b.bytesHeld {
+			return b.refusal(h.k.spent(now, rest <= in), "%d bytes a day; %s", b.BytesPerDay, left(rest <= in))
 		}
+		free := rest - in - b.bytesHeld
 		if p := part(free, leastBytes); p < h.Limits.Output {
 			h.Limits.Output, h.lowOut = p, b
 		}
@@ -298,9 +291,8 @@ func (h *Hold) Traffic(sent, received int64) error {
 	h.k.turn(now)
 	for i := range h.bounds {
 		b := &h.bounds[i]
-		if b.BytesPerDay > 0 && b.BytesPerDay-b.bytes-b.bytesHeld < n {
-			used := b.BytesPerDay-b.bytes < n
-			return b.refusal(h.k.spent(now, used), "%d bytes a day; %s", b.BytesPerDay, left(used))
+		if rest := b.BytesPerDay - b.used.Bytes(); b.BytesPerDay > 0 && (rest < n || rest-n < b.bytesHeld) {
+			return b.refusal(h.k.spent(now, rest < n), "%d bytes a day; %s", b.BytesPerDay, left(rest < n))
 		}
 	}
 	h.bytes += n
@@ -335,8 +327,7 @@ func (h *Hold) Done(now time.Time, c agent.Cost) {
 		b.cells--
 		b.cpuHeld -= h.cpu
 		b.bytesHeld -= h.bytes
-		b.cpu += c.CPU
-		b.bytes += c.Bytes()
+		b.used.Add(c)
 	}
 }
 
@@ -371,8 +362,8 @@ func (k *Keeper) Used(app agent.App, name string, q agent.Quota) agent.QuotaUse 
 	k.turn(now)
 	u := agent.QuotaUse{App: app, Agent: name, Quota: q}
 	if c := k.counters[who{app, name}]; c != nil {
-		u.Cells, u.Calls, u.CPU, u.CPUHeld = c.cells, c.calls.count(now.Sub(k.base)), c.cpu, c.cpuHeld
-		u.Bytes, u.BytesHeld = c.bytes, c.bytesHeld
+		u.Cells, u.Calls, u.CPU, u.CPUHeld = c.cells, c.calls.count(now.Sub(k.base)), c.used.CPU, c.cpuHeld
+		u.Bytes, u.BytesHeld = c.used.Bytes(), c.bytesHeld
 	}
 	return u
 }

@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/grant"
 	"github.com/skep-dev/skep/runtime/quota"
+	"github.com/skep-dev/skep/store"
 )
 
 const app = agent.DefaultApp
@@ -328,12 +330,31 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
+// A worker process that was broken into claims more than can be, and gains nothing by it: the day is used up, and stays so.
+func TestUsedBeyondCounting(t *testing.T) {
+	k, _ := keeper(quota.Start{})
+	all := agent.Quota{CPUPerDay: time.Hour, BytesPerDay: 1 << 30}
+	free := begin(t, k, call(agent.Quota{})) // still held when the quotas below are judged
+	for range 3 {
+		begin(t, k, call(agent.Quota{})).Done(noon, agent.Cost{CPU: math.MaxInt64, In: math.MaxInt64, Out: math.MaxInt64})
+	}
+	u := k.Used(app, "a", all)
+	if u.CPU != math.MaxInt64 || u.Bytes != math.MaxInt64 {
+		t.Errorf("used: %+v", u)
+	}
+	_, err := k.Begin(call(all))
+	wantRefusal(t, err, 12*time.Hour, "processor time")
+	_, err = k.Begin(call(agent.Quota{BytesPerDay: 1 << 30}))
+	wantRefusal(t, err, 12*time.Hour, "bytes a day")
+	free.Done(noon, agent.Cost{})
+}
+
 func TestRates(t *testing.T) {
 	var noted []agent.UsageEvent
 	var full error
 	c := &clock{}
 	c.set(noon)
-	k := quota.New(quota.Start{Day: noon, Uses: []quota.Use{{app, "a", "http x", 7}}}, &quota.Options{Now: c.now, Note: func(e agent.UsageEvent) error {
+	k := quota.New(quota.Start{Day: noon, Uses: []store.GrantUses{{App: app, Agent: "a", Grant: "http x", Uses: 7}}}, &quota.Options{Now: c.now, Note: func(e agent.UsageEvent) error {
 		if full == nil {
 			noted = append(noted, e)
 		}
@@ -379,7 +400,7 @@ func TestRates(t *testing.T) {
 
 func TestRatesAreStrict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := quota.New(quota.Start{Day: time.Now()}, &quota.Options{Note: func(agent.UsageEvent) error { time.Sleep(1); return nil }})
+		k := quota.New(quota.Start{Day: time.Now()}, &quota.Options{Note: func(agent.UsageEvent) error { time.Sleep(time.Nanosecond); return nil }})
 		var minute, day atomic.Int64
 		var all sync.WaitGroup
 		for range 64 {

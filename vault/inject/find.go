@@ -2,6 +2,7 @@ package inject
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"maps"
 	"mime"
@@ -178,7 +179,11 @@ func (f *finder) whole() error {
 		f.after = append(f.after, func() { setBody(r, doc.bytes()) })
 		return err
 	default:
-		return misplaced(string(b), "in a body "+what, bodies)
+		hint := bodies
+		if json.Valid(b) {
+			hint = "say that it is JSON: content-type: application/json"
+		}
+		return misplaced(string(b), "in a body "+what, hint)
 	}
 }
 

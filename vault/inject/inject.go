@@ -16,18 +16,13 @@ import (
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/vault"
 	"github.com/skep-dev/skep/vault/scrub"
 )
 
-// Material is a secret with the value of its current version.
-type Material struct {
-	Secret agent.Secret
-	Value  []byte
-}
-
-// Source gives out secrets. Its error is NotFound when there is no such secret.
+// Source gives out secrets; a *vault.Vault is one. Its error is NotFound when there is no such secret.
 type Source interface {
-	Material(ctx context.Context, app agent.App, name string) (Material, error)
+	Material(ctx context.Context, app agent.App, name string) (vault.Material, error)
 }
 
 // Doer makes the requests that exchange a secret for a token. It follows no redirects, and what it may reach is its own
@@ -60,7 +55,7 @@ type Injector struct {
 	near     *scrub.Scrubber // finds what looks like a placeholder, in any encoding
 }
 
-// New returns an Injector of the secrets of source.
+// New returns an Injector of the secrets of source, of which there are none when that is nil.
 func New(source Source, o *Options) *Injector {
 	i := &Injector{
 		source: source,
@@ -125,7 +120,7 @@ func (i *Injector) Rejected(app agent.App, name string) { i.tokens.drop(tokenKey
 
 // opened is a secret while one request is signed.
 type opened struct {
-	Material
+	vault.Material
 	text    string // what replaces a placeholder; empty for aws
 	scheme  string // of the Authorization header, when the placeholder stands there alone
 	aws     *awsKey
@@ -142,9 +137,12 @@ func (i *Injector) secrets(ctx context.Context, use Use, slots []*slot, target a
 				if err := use.Allow(ctx, name); err != nil {
 					return nil, err
 				}
-				m, err := i.source.Material(ctx, use.App, name)
+				m, err := i.material(ctx, use.App, name)
 				if err != nil && agent.KindOf(err) == agent.NotFound {
-					return nil, &agent.Error{Kind: agent.Denied, Msg: "there is no secret " + quote(name), Hint: "an operator can set it: skep secret set " + name}
+					return nil, &agent.Error{
+						Kind: agent.Denied, Msg: "there is no secret " + quote(name),
+						Hint: "an operator can set it: skep secret set " + name + " --to '" + target.Origin() + "/**'",
+					}
 				}
 				if err != nil {
 					return nil, err
@@ -163,6 +161,13 @@ func (i *Injector) secrets(ctx context.Context, use Use, slots []*slot, target a
 	return out, nil
 }
 
+func (i *Injector) material(ctx context.Context, app agent.App, name string) (vault.Material, error) {
+	if i.source == nil {
+		return vault.Material{}, agent.Errorf(agent.NotFound, "there is no secret %s", quote(name))
+	}
+	return i.source.Material(ctx, app, name)
+}
+
 // audit writes down each secret at each place.
 func audit(ctx context.Context, use Use, slots []*slot, secrets map[string]*opened, target agent.Request) error {
 	type at struct {
@@ -177,7 +182,8 @@ func audit(ctx context.Context, use Use, slots []*slot, secrets map[string]*open
 			}
 			done[at{name, s.place}] = true
 			err := use.Audit(ctx, agent.SecretUse{
-				Secret: name, Version: secrets[name].Secret.Version, Method: target.Method, Host: target.Host, Path: target.Path,
+				Secret: name, Version: secrets[name].Secret.Version, Method: target.Method,
+				Host: strings.TrimPrefix(target.Origin(), target.Scheme+"://"), Path: clip(target.Path),
 				Place: s.place.String(), Agent: use.Agent, Run: use.Run,
 			})
 			if err != nil {
@@ -190,7 +196,8 @@ func audit(ctx context.Context, use Use, slots []*slot, secrets map[string]*open
 
 // bound returns a Denied error unless the secret may stand at a place of the target.
 func bound(s agent.Secret, target agent.Request, p agent.Place) error {
-	hint := "an operator can allow it: skep secret bind " + s.Name + " --bind '" + target.Origin() + "/** " + clip(p.String()) + "', which takes the place of its other bindings"
+	hint := "an operator can allow it: skep secret bind " + s.Name + " --bind '" + target.Origin() + "/** " + clip(p.String()) +
+		"', which takes the place of its other bindings"
 	var places []string
 	for _, b := range s.Bindings {
 		if !b.To.Has(target) {

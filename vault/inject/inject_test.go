@@ -86,6 +86,34 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// Where a secret went is not said without a port that is not the scheme's own.
+func TestAuditNamesThePort(t *testing.T) {
+	v := vaultMap{}
+	v.put(t, "key", agent.SecretValue, canary, "https://api.example.com:8443 header:x-key")
+	_, u := signed(t, v, ask{url: "https://api.example.com:8443/v1", header: header("X-Key", "{{secret:key}}")})
+	if len(u.audits) != 1 || u.audits[0].Host != "api.example.com:8443" {
+		t.Errorf("audited %+v", u.audits)
+	}
+}
+
+// What a newcomer gets wrong first has a hint of its own.
+func TestHints(t *testing.T) {
+	for _, tt := range []struct {
+		ask
+		kind agent.Kind
+		hint string
+	}{
+		{ask{body: `{"key":"{{secret:key}}"}`, header: header("Content-Type", "text/plain;charset=UTF-8")}, agent.Invalid, "say that it is JSON: content-type: application/json"},
+		{ask{body: `key={{secret:key}}`, header: header("Content-Type", "text/plain")}, agent.Invalid, "a body of JSON or a form"},
+		{ask{url: "https://api.example.com:8443/v1", header: header("Authorization", "{{secret:none}}")}, agent.Denied, "skep secret set none --to 'https://api.example.com:8443/**'"},
+	} {
+		r, target := tt.request(t)
+		u := &user{}
+		_, err := New(attackVault(t), nil).Sign(t.Context(), u.use(), r, target)
+		wantError(t, err, tt.kind, tt.hint)
+	}
+}
+
 func TestNoAuditNoSecret(t *testing.T) {
 	r, target := ask{header: header("Authorization", "{{secret:key}}")}.request(t)
 	u := &user{mute: errors.New("disk full")}

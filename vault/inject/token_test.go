@@ -160,13 +160,13 @@ func TestTokenIsKept(t *testing.T) {
 		want(1)
 		time.Sleep(9*time.Minute - 1)
 		want(1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		want(2)
 		time.Sleep(youngest - 1)
 		i.Rejected(agent.DefaultApp, "oauth") // too young
 		i.Rejected(agent.DefaultApp, "never-used")
 		want(2)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		i.Rejected(agent.DefaultApp, "oauth")
 		want(3)
 		m := i.source.(vaultMap)["default/oauth"]

@@ -14,19 +14,20 @@ import (
 	"testing"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/vault"
 )
 
 // canary is the value that must never be where it was not bound to.
 const canary = `cnry-7f"3a/9+e1`
 
 // vaultMap is a Source in memory, by app and name.
-type vaultMap map[string]Material
+type vaultMap map[string]vault.Material
 
-func (v vaultMap) Material(_ context.Context, app agent.App, name string) (Material, error) {
+func (v vaultMap) Material(_ context.Context, app agent.App, name string) (vault.Material, error) {
 	if m, ok := v[string(app)+"/"+name]; ok {
 		return m, nil
 	}
-	return Material{}, agent.Errorf(agent.NotFound, "no secret %s", name)
+	return vault.Material{}, agent.Errorf(agent.NotFound, "no secret %s", name)
 }
 
 // put adds a secret of the app "default" that is bound to bindings, in their text form.
@@ -45,7 +46,7 @@ func (v vaultMap) putIn(t testing.TB, app, name string, kind agent.SecretKind, v
 		}
 		s.Bindings = append(s.Bindings, b)
 	}
-	v[app+"/"+name] = Material{s, []byte(value)}
+	v[app+"/"+name] = vault.Material{Secret: s, Value: []byte(value)}
 }
 
 // ask is one request as a guest makes it.

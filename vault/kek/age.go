@@ -15,7 +15,11 @@ import (
 func (o *Opener) openAge(source, path string, wrapped [][]byte, mode Mode) (*Key, error) {
 	b, err := o.readFile(path)
 	if err != nil {
-		return nil, unreadable(path, err)
+		e := agent.AsError(unreadable(path, err))
+		if e.Kind == agent.NotFound {
+			e.Hint = "put it back from where it was kept, or make a new one with age-keygen -o " + path
+		}
+		return nil, e
 	}
 	ids, err := age.ParseIdentities(bytes.NewReader(b))
 	clear(b)

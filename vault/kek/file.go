@@ -20,12 +20,14 @@ const (
 )
 
 func (o *Opener) openFile(source, path string, mode Mode) (*Key, error) {
+	made := false
 	b, err := o.readFile(path)
 	if errors.Is(err, fs.ErrNotExist) && mode == Make {
 		if err := makeFile(path); err != nil {
 			return nil, err
 		}
 		b, err = o.readFile(path)
+		made = true
 	}
 	if err != nil {
 		return nil, unreadable(path, err)
@@ -40,7 +42,11 @@ func (o *Opener) openFile(source, path string, mode Mode) (*Key, error) {
 		}
 	}
 	defer clear(key)
-	return local("file", source, key[:n])
+	k, err := local("file", source, key[:n])
+	if err == nil {
+		k.Made = made
+	}
+	return k, err
 }
 
 func unreadable(path string, err error) error {
@@ -50,7 +56,7 @@ func unreadable(path string, err error) error {
 		return err
 	case errors.Is(err, fs.ErrNotExist):
 		return &agent.Error{
-			Kind: agent.NotFound, Msg: "vault key: there is no file " + path, Err: err,
+			Kind: agent.NotFound, Msg: "vault key: there is no file " + path,
 			Hint: "put the key back from where it was kept, or name another place with --vault-key",
 		}
 	}

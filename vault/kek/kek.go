@@ -30,6 +30,7 @@ type Key struct {
 	ID      string // fingerprint: the kind of source, and what tells one key from another; no secret
 	Source  string // as it was given
 	Wrapped []byte // the key itself as an age identity opens it, to be kept; nil for keys of other sources
+	Made    bool   // whether it was in no file before
 
 	aead tink.AEADWithContext
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/host/grant/http"
 )
 
@@ -154,11 +155,11 @@ func FuzzCalls(f *testing.F) {
 	names := []string{abi.CallHTTP, abi.CallHTTPOpen, abi.CallHTTPWrite, abi.CallHTTPHead, abi.CallHTTPRead, abi.CallHTTPClose}
 	f.Fuzz(func(t *testing.T, i uint8, in []byte) {
 		table := http.New(func() http.Client {
-			return scripted{do: func(_ context.Context, r *http.Request) (*http.Response, error) {
+			return scripted{do: func(_ context.Context, r *egress.Request) (*egress.Response, error) {
 				if r.Body == nil {
 					r.Body = strings.NewReader("nothing")
 				}
-				return &http.Response{Status: 200, Body: io.NopCloser(r.Body)}, nil
+				return &egress.Response{Status: 200, Body: io.NopCloser(r.Body)}, nil
 			}}
 		}, nil)
 		defer table.Close()

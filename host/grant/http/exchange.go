@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/egress"
 )
 
 // linger is how long the answer with a response's head waits for the rest of a short body, so that it comes with it.
@@ -24,7 +25,7 @@ type exchange struct {
 	send   *io.PipeWriter // the request's body; nil when it is whole
 
 	headed chan struct{} // closed when response and err are set
-	res    *Response
+	res    *egress.Response
 	err    error
 	inbox  *inbox
 }
@@ -38,7 +39,7 @@ func (x *exchange) cut() {
 }
 
 // run makes the request and reads the response's body as far as there is room. ctx is that of the exchange.
-func (x *exchange) run(ctx context.Context, r *Request) {
+func (x *exchange) run(ctx context.Context, r *egress.Request) {
 	defer x.cancel()
 	x.res, x.err = x.do(ctx, r)
 	close(x.headed)
@@ -56,7 +57,7 @@ func (x *exchange) run(ctx context.Context, r *Request) {
 }
 
 // do keeps a fault of ours from ending the program: no door stands around this goroutine.
-func (x *exchange) do(ctx context.Context, r *Request) (res *Response, err error) {
+func (x *exchange) do(ctx context.Context, r *egress.Request) (res *egress.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			res, err = nil, agent.Wrap(agent.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "internal error")
@@ -71,7 +72,7 @@ func (x *exchange) do(ctx context.Context, r *Request) (res *Response, err error
 }
 
 // head waits for the response.
-func (x *exchange) head(ctx context.Context) (*Response, error) {
+func (x *exchange) head(ctx context.Context) (*egress.Response, error) {
 	select {
 	case <-x.headed:
 	case <-ctx.Done():

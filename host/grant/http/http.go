@@ -14,43 +14,17 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/host/grant"
 )
 
 // Client makes one request, which has one Client. Errors are of package agent.
 type Client interface {
-	// Do judges and makes the request. It gives up when ctx ends, and so does the response's body.
-	Do(ctx context.Context, r *Request) (*Response, error)
+	// Do judges and makes the request, of which the Owner, the Limits and Observe are for it to set. A body that is an io.Closer
+	// streams. It gives up when ctx ends, and so does the response's body, which is the caller's to close.
+	Do(ctx context.Context, r *egress.Request) (*egress.Response, error)
 	// Still returns why what Do was allowed is allowed no more, or nil. It is called beside Do and beside reads of the body.
 	Still(ctx context.Context) error
-}
-
-// Redirect says what becomes of a response that names another place.
-type Redirect uint8
-
-const (
-	Follow Redirect = iota
-	Fail            // an error
-	Manual          // it is the response
-)
-
-// Request is what a guest asks for. Nothing of it has been judged.
-type Request struct {
-	Method, URL string
-	Header      [][2]string
-	Body        io.Reader // nil when there is none; an io.Closer when it streams, to be closed when no more of it is wanted
-	Length      int64     // of Body; -1 when it is not known
-	Redirect    Redirect
-}
-
-// Response is what came. Its body is decoded, and the caller closes it.
-type Response struct {
-	Status     int
-	StatusText string // "" means that of the status
-	Header     [][2]string
-	URL        string // the last one
-	Redirected bool
-	Body       io.ReadCloser
 }
 
 // Options of a Table. A zero field means the default.
@@ -58,6 +32,7 @@ type Options struct {
 	Open     int   // exchanges at once; 64
 	Requests int64 // requests of the cell; 1000
 	Whole    int64 // bytes of a response's body that travels whole; 8 MiB
+	Held     int64 // bytes of all such bodies that are under way at once; 64 MiB
 }
 
 // whole answers abi.CallHTTP.
@@ -73,8 +48,18 @@ func (t *Table) whole(ctx context.Context, in abi.HTTPRequest) (abi.HTTPResponse
 	}
 	defer res.Body.Close()
 	var body bytes.Buffer
+	var held int64
+	defer func() { t.hold(-held) }()
 	for {
-		_, err := io.CopyN(&body, res.Body, abi.MaxHTTPChunk)
+		n, err := io.CopyN(&body, res.Body, abi.MaxHTTPChunk)
+		if !t.hold(n) {
+			return abi.HTTPResponse{}, &agent.Error{
+				Kind: agent.Exhausted, Limit: agent.LimitHTTP,
+				Msg:  fmt.Sprintf("the bodies of responses that are under way have more than %d bytes together", t.opts.Held),
+				Hint: "make fewer requests at once, or read the bodies in pieces",
+			}
+		}
+		held += n
 		if err := x.client.Still(ctx); err != nil {
 			return abi.HTTPResponse{}, err
 		}
@@ -142,7 +127,8 @@ func (t *Table) answer(ctx context.Context, x *exchange) ([]byte, error) {
 	}
 	body, end := x.inbox.first(ctx)
 	head := abi.HTTPHead{
-		ID: x.id, Status: res.Status, StatusText: cmp.Or(res.StatusText, http.StatusText(res.Status)), Header: res.Header, URL: res.URL, Redirected: res.Redirected, End: end,
+		ID: x.id, Status: res.Status, StatusText: cmp.Or(res.StatusText, http.StatusText(res.Status)), Header: res.Header,
+		URL: res.URL, Redirected: res.Redirected, End: end,
 	}
 	if end {
 		t.drop(x)
@@ -205,22 +191,22 @@ func (t *Table) read(ctx context.Context, in []byte) ([]byte, error) {
 }
 
 // requestOf returns a request with a whole body.
-func requestOf(method, url string, header [][2]string, body []byte) *Request {
-	r := &Request{Method: method, URL: url, Header: header, Length: int64(len(body))}
+func requestOf(method, url string, header [][2]string, body []byte) *egress.Request {
+	r := &egress.Request{Method: method, URL: url, Header: header, Length: int64(len(body))}
 	if len(body) > 0 {
 		r.Body = bytes.NewReader(body)
 	}
 	return r
 }
 
-func redirectOf(s string) (Redirect, error) {
+func redirectOf(s string) (egress.Redirect, error) {
 	switch s {
 	case "", "follow":
-		return Follow, nil
+		return egress.Follow, nil
 	case "error":
-		return Fail, nil
+		return egress.Fail, nil
 	case "manual":
-		return Manual, nil
+		return egress.Manual, nil
 	}
 	return 0, agent.Errorf(agent.Invalid, "http.open: redirect is %.40q; it may be follow, error or manual", s)
 }

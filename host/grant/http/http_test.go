@@ -14,6 +14,7 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/host/grant/http"
 )
 
@@ -161,7 +162,7 @@ func TestAnswerBeforeTheBodyEnds(t *testing.T) {
 func TestRedirects(t *testing.T) {
 	r := newRig(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		if r.URL.Path == "/from" {
-			nethttp.Redirect(w, r, "/to", 302)
+			nethttp.Redirect(w, r, "/to", nethttp.StatusFound)
 			return
 		}
 		_, _ = io.WriteString(w, "here")
@@ -211,11 +212,11 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 type scripted struct {
-	do    func(context.Context, *http.Request) (*http.Response, error)
+	do    func(context.Context, *egress.Request) (*egress.Response, error)
 	still func() error
 }
 
-func (s scripted) Do(ctx context.Context, r *http.Request) (*http.Response, error) {
+func (s scripted) Do(ctx context.Context, r *egress.Request) (*egress.Response, error) {
 	return s.do(ctx, r)
 }
 func (s scripted) Still(context.Context) error {
@@ -228,9 +229,9 @@ func (s scripted) Still(context.Context) error {
 // TestBroken wants what came before a body broke off, and then the reason.
 func TestBroken(t *testing.T) {
 	r := newRig(t, echo, nil)
-	r.use(scripted{do: func(context.Context, *http.Request) (*http.Response, error) {
+	r.use(scripted{do: func(context.Context, *egress.Request) (*egress.Response, error) {
 		body := io.MultiReader(strings.NewReader("part"), iotest.ErrReader(agent.Exceeded(agent.LimitHTTP, "too much")))
-		return &http.Response{Status: 200, Body: io.NopCloser(body)}, nil
+		return &egress.Response{Status: 200, Body: io.NopCloser(body)}, nil
 	}})
 	head, body, err := r.open(abi.HTTPOpen{Method: "GET", URL: "/"}, "")
 	if err != nil || head.End || body != "part" {
@@ -245,9 +246,41 @@ func TestBroken(t *testing.T) {
 // TestPanic wants a fault of a client to end its request, and nothing else.
 func TestPanic(t *testing.T) {
 	r := newRig(t, echo, nil)
-	r.use(scripted{do: func(context.Context, *http.Request) (*http.Response, error) { panic("boom") }})
+	r.use(scripted{do: func(context.Context, *egress.Request) (*egress.Response, error) { panic("boom") }})
 	_, _, err := r.open(abi.HTTPOpen{Method: "GET", URL: "/"}, "")
 	if e := agent.AsError(err); e == nil || e.Kind != agent.Internal || strings.Contains(e.Msg, "boom") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Bodies that travel whole are gathered outside of the cell's memory, so all of them together are bounded, too.
+func TestWholeBodiesTogether(t *testing.T) {
+	more := make(chan struct{})
+	r := newRig(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		_, _ = w.Write(make([]byte, abi.MaxHTTPChunk))
+		if r.URL.Path == "/slow" {
+			w.(nethttp.Flusher).Flush()
+			<-more
+		}
+	}, &http.Options{Held: abi.MaxHTTPChunk * 3 / 2})
+	get := func(path string) error {
+		in, err := json.Marshal(abi.HTTPRequest{Method: "GET", URL: r.url + path})
+		if err != nil {
+			return err
+		}
+		_, err = r.call(t.Context(), abi.CallHTTP, in)
+		return err
+	}
+	done := make(chan error)
+	for range 2 {
+		go func() { done <- get("/slow") }()
+	}
+	wants(t, "the one that came second", <-done, agent.Exhausted, agent.LimitHTTP) // the first waits for more
+	close(more)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := get("/"); err != nil {
+		t.Errorf("with room again: %v", err)
 	}
 }

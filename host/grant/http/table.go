@@ -19,6 +19,7 @@ type Table struct {
 	exchanges map[uint32]*exchange
 	last      uint32 // id
 	begun     int64
+	held      int64 // bytes of bodies that travel whole
 	closed    bool
 	running   sync.WaitGroup
 }
@@ -37,6 +38,9 @@ func New(client func() Client, o *Options) *Table {
 	}
 	if t.opts.Whole == 0 {
 		t.opts.Whole = 8 << 20
+	}
+	if t.opts.Held == 0 {
+		t.opts.Held = 64 << 20
 	}
 	return t
 }
@@ -109,6 +113,17 @@ func (t *Table) drop(x *exchange) {
 	delete(t.exchanges, x.id)
 	t.mu.Unlock()
 	x.cut()
+}
+
+// hold takes room for n more bytes of bodies that travel whole, or gives some back.
+func (t *Table) hold(n int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n > 0 && t.held+n > t.opts.Held {
+		return false
+	}
+	t.held += n
+	return true
 }
 
 func (t *Table) find(id uint32) (*exchange, error) {

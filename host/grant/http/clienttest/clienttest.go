@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/host/grant/http"
 )
 
@@ -48,7 +49,7 @@ func (c client) Still(context.Context) error {
 	return nil
 }
 
-func (c client) Do(ctx context.Context, r *http.Request) (*http.Response, error) {
+func (c client) Do(ctx context.Context, r *egress.Request) (*egress.Response, error) {
 	if err := c.Still(ctx); err != nil {
 		return nil, err
 	}
@@ -63,12 +64,12 @@ func (c client) Do(ctx context.Context, r *http.Request) (*http.Response, error)
 	for _, h := range r.Header {
 		req.Header.Add(h[0], h[1])
 	}
-	out := &http.Response{}
+	out := &egress.Response{}
 	peer := nethttp.Client{Transport: c.transport, CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error {
 		switch r.Redirect {
-		case http.Manual:
+		case egress.Manual:
 			return nethttp.ErrUseLastResponse
-		case http.Fail:
+		case egress.Fail:
 			return errors.New("the response is a redirect")
 		}
 		out.Redirected = true
