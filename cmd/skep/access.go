@@ -45,11 +45,11 @@ func accessText(e agent.Event) string {
 		if json.Unmarshal(e.Data, &c) != nil {
 			return ""
 		}
-		text := c.Action + " " + c.Name
+		text := strings.TrimSpace(c.Action + " " + c.Name)
 		if c.Detail != "" {
 			text += ": " + c.Detail
 		}
-		return strings.TrimSpace(text) + fmt.Sprintf(" (token %s)", or(string(c.Token), "none"))
+		return text + fmt.Sprintf(" (token %s)", or(string(c.Token), "none"))
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func newAgentCreate(c *cli) *cobra.Command {
 		Use:     "create NAME",
 		Short:   "Create an agent",
 		Example: "  skep agent create hello --plugin hello\n  skep agent create hello-it --plugin hello@1.0 --config word=Ciao --grant-agent text-tool",
-		Args:    cobra.ExactArgs(1),
+		Args:    f.grant.oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := f.settings()
 			if err != nil {
@@ -141,41 +142,29 @@ func (c *cli) hintGrants(ctx context.Context, cl *client.Client, a agent.Agent, 
 		c.printf("it may reach nothing outside its cell\n")
 	}
 	c.hintAsked(a.Name, p.Asks, a.Grants)
+	return c.hintSecrets(ctx, cl, a.Grants)
+}
+
+// hintSecrets names the secrets that were granted and are not there, which may be a slip of the pen.
+func (c *cli) hintSecrets(ctx context.Context, cl *client.Client, g agent.Grants) error {
+	for _, s := range g.Secrets {
+		_, err := cl.Secret(ctx, s.Name)
+		if err == nil {
+			continue
+		}
+		if agent.KindOf(err) != agent.NotFound {
+			return err
+		}
+		fmt.Fprintf(c.stderr, "there is no secret %s yet: skep secret set %s\n", s.Name, s.Name)
+	}
 	return nil
 }
 
 func newAgentList(c *cli) *cobra.Command {
-	var p pageFlags
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List agents, newest first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			agents, err := collect(cmd.Context(), p.limit, cl.Agents)
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(agents)
-			}
-			if len(agents) == 0 {
-				c.printEmpty("agents", "skep push FILE --agent NAME makes one")
-				return nil
-			}
-			var rows [][]string
-			for _, a := range agents {
-				rows = append(rows, []string{a.Name, a.Plugin, when(a.Updated), a.Description})
-			}
-			c.printTable([]string{"NAME", "PLUGIN", "UPDATED", "DESCRIPTION"}, rows)
-			return nil
-		},
-	}
-	p.register(cmd)
-	return cmd
+	return listVerb(c, "List agents, newest first", (*client.Client).Agents, table[agent.Agent]{
+		what: "agents", hint: "skep push FILE --agent NAME makes one", header: []string{"NAME", "PLUGIN", "UPDATED", "DESCRIPTION"},
+		row: func(a agent.Agent) []string { return []string{a.Name, a.Plugin, when(a.Updated), a.Description} },
+	})
 }
 
 func newAgentShow(c *cli) *cobra.Command {
@@ -222,7 +211,7 @@ func newAgentUpdate(c *cli) *cobra.Command {
 may do and --revoke-... takes away from it, also from calls and runs under way; --grants-file replaces all of it.`,
 		Example: "  skep agent update hello --plugin hello@1.1\n  skep agent update hello --config word=Salve --limit wall=1m\n" +
 			"  skep agent update hello --grant-http 'GET https://api.example.com/v1/**' --grant-secret api-key\n  skep agent update hello --revoke-secret api-key",
-		Args: cobra.ExactArgs(1),
+		Args: f.grant.oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			patch, err := f.patch(cmd.Flags())
 			if err != nil {

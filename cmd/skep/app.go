@@ -97,33 +97,12 @@ func newAppCreate(c *cli) *cobra.Command {
 }
 
 func newAppList(c *cli) *cobra.Command {
-	var p pageFlags
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List apps, newest first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			apps, err := collect(cmd.Context(), p.limit, cl.Apps)
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(apps)
-			}
-			var rows [][]string
-			for _, a := range apps {
-				rows = append(rows, []string{string(a.Name), strconv.Itoa(a.Weight), when(a.Created), strings.Join(a.Quota.Words(), ", ")})
-			}
-			c.printTable([]string{"NAME", "WEIGHT", "CREATED", "QUOTA"}, rows)
-			return nil
+	return listVerb(c, "List apps, newest first", (*client.Client).Apps, table[agent.AppInfo]{
+		header: []string{"NAME", "WEIGHT", "CREATED", "QUOTA"},
+		row: func(a agent.AppInfo) []string {
+			return []string{string(a.Name), strconv.Itoa(a.Weight), when(a.Created), strings.Join(a.Quota.Words(), ", ")}
 		},
-	}
-	p.register(cmd)
-	return cmd
+	})
 }
 
 func newAppShow(c *cli) *cobra.Command {

@@ -22,8 +22,8 @@ func newBackup(c *cli) *cobra.Command {
 		Use:   "backup --to FILE",
 		Short: "Write everything that is stored to one file",
 		Long: `Write everything that is stored, as it is at one moment, to one file: from the running server, or from the data directory when
-none runs. The file is read again and verified before it gets its name. It holds all data in the clear: keep it as you would the
-data directory. Access tokens keep working after skep restore; the file owner.token is not in the backup.`,
+none runs. The file is read again and verified before it gets its name. Secrets are in it as ciphertext, of no
+use without the vault key, which is not in it; all other data is in the clear: keep it as you would the data directory. Access tokens keep working after skep restore; the file owner.token is not in the backup.`,
 		Example: "  skep backup --to skep-$(date +%F).backup",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -34,10 +34,13 @@ func newRoot(c *cli) *cobra.Command {
 		Long:          longHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
+
+		SuggestionsMinimumDistance: 2,
+
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError("there is no verb %q", args[0])
+				return noVerb(cmd, args[0])
 			}
 			return cmd.Help()
 		},
@@ -78,9 +81,10 @@ func tidyUsage(verb *cobra.Command) {
 // shelf is a verb that only holds others: alone it shows its help, and a word it does not know is a usage error.
 func shelf(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
+	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usageError("there is no verb %q in %s", args[0], cmd.CommandPath())
+			return noVerb(cmd, args[0])
 		}
 		return cmd.Help()
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/x509"
 	"log/slog"
 	"net/netip"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/egress"
-	"github.com/skep-dev/skep/vault"
-	"github.com/skep-dev/skep/vault/inject"
 )
 
 // egressOptions are the flags about agents' outbound requests.
@@ -57,12 +54,4 @@ func (o *egressOptions) open(log *slog.Logger) (*egress.Egress, error) {
 		}
 	}
 	return egress.New(&opts), nil
-}
-
-// secretSource gives the host what the vault keeps.
-type secretSource struct{ *vault.Vault }
-
-func (s secretSource) Material(ctx context.Context, app agent.App, name string) (inject.Material, error) {
-	m, err := s.Vault.Material(ctx, app, name)
-	return inject.Material{Secret: m.Secret, Value: m.Value}, err
 }

@@ -26,7 +26,7 @@ func (p *eventPrinter) print(e agent.Event) error {
 	if e.Kind == agent.EventRunQueued { // its start is told
 		return nil
 	}
-	text := strings.ReplaceAll(eventText(e), "\n", "\n"+strings.Repeat(" ", len("15:04:05.000  completed  ")))
+	text := strings.ReplaceAll(plain(eventText(e)), "\n", "\n"+strings.Repeat(" ", len("15:04:05.000  completed  ")))
 	_, err := fmt.Fprintf(p.w, "%s  %-9s  %s\n", e.Time.Local().Format("15:04:05.000"), eventKind(e), text)
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/skep-dev/skep/agent"
 )
 
@@ -88,16 +90,16 @@ func toError(ctx context.Context, err error) *agent.Error {
 // printError writes an error as a person reads it: place and message, the lines of source if any, stack, hint.
 func (c *cli) printError(e *agent.Error, source string) {
 	msg := e.Error()
-	if e.Pos.Line != 0 && !strings.Contains(msg, e.Pos.String()) {
-		msg = e.Pos.String() + ": " + msg
+	if at := e.Pos.String(); at != "" && !strings.Contains(msg, at) {
+		msg = at + ": " + msg
 	}
-	fmt.Fprintf(c.stderr, "skep: %s\n", msg)
+	fmt.Fprintf(c.stderr, "skep: %s\n", plain(msg))
 	io.WriteString(c.stderr, source)
 	for line := range strings.Lines(e.Stack) {
-		fmt.Fprintf(c.stderr, "    %s\n", strings.TrimSpace(line))
+		fmt.Fprintf(c.stderr, "    %s\n", plain(strings.TrimSpace(line)))
 	}
 	if e.Hint != "" {
-		fmt.Fprintf(c.stderr, "hint: %s\n", e.Hint)
+		fmt.Fprintf(c.stderr, "hint: %s\n", plain(e.Hint))
 	}
 }
 
@@ -112,7 +114,36 @@ func (c *cli) printErrorJSON(e *agent.Error) {
 	}
 }
 
+// usageHint is what a usage error says when it is not known which verb it is about.
+const usageHint = "skep help shows the verbs, skep VERB --help their flags"
+
 // usageError marks a command line that cannot be understood.
 func usageError(format string, args ...any) error {
-	return &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf(format, args...), Hint: "skep help shows the verbs, skep VERB --help their flags"}
+	return &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf(format, args...), Hint: usageHint}
+}
+
+// hintVerb names the verb in the hint of a usage error.
+func hintVerb(verb *cobra.Command, err error) error {
+	e, ok := errors.AsType[*agent.Error](err)
+	if !ok || e.Hint != usageHint || !verb.HasParent() {
+		return err
+	}
+	about := *e
+	about.Hint = verb.CommandPath() + " --help shows its flags"
+	if verb.HasSubCommands() {
+		about.Hint = verb.CommandPath() + " --help shows what there is"
+	}
+	return &about
+}
+
+// noVerb is the error for a word that is none of cmd's verbs.
+func noVerb(cmd *cobra.Command, word string) error {
+	e := &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf("there is no verb %q", word), Hint: usageHint}
+	if cmd.HasParent() {
+		e.Msg += " in " + cmd.CommandPath()
+	}
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		e.Hint = "is it " + cmd.CommandPath() + " " + strings.Join(near, " or ") + "?"
+	}
+	return e
 }

@@ -25,6 +25,8 @@ const (
 type serverInfo struct {
 	URL string `json:"url"`
 	PID int    `json:"pid"`
+
+	NewKey string `json:"-"` // source of the key to secrets, when it was made just now
 }
 
 // target says where the server is and how to prove who asks.

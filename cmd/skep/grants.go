@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 
@@ -31,8 +32,30 @@ func (f *grantFlags) register(flags *pflag.FlagSet, verb string) {
 	flags.StringSliceVar(&f.agents, verb+"-agent", nil, say("`NAME` of another agent it may call", "`NAME` of an agent it may no longer call"))
 	flags.StringSliceVar(&f.models, verb+"-model", nil, say("`NAME` of a model route it may use", "`NAME` of a model route it may no longer use"))
 	flags.StringSliceVar(&f.tools, verb+"-tool", nil, say("`NAME` of a tool it may call, or SERVER.*", "`NAME` of a tool it may no longer call"))
-	flags.StringVar(&f.state, verb+"-state", "", map[string]string{"grant": "let it keep state, of at most `SIZE` such as 64MB if one is given", "revoke": "let it keep no state"}[verb])
-	flags.Lookup(verb + "-state").NoOptDefVal = "default"
+	stateWords := "let it keep no state"
+	if verb == "grant" {
+		stateWords = "let it keep state, of at most `[=SIZE]` if one is given: --grant-state=64MB"
+	}
+	flags.Var((*stateFlag)(&f.state), verb+"-state", stateWords)
+	flags.Lookup(verb + "-state").NoOptDefVal = anyState
+}
+
+// anyState is the value of a --grant-state without a size.
+const anyState = "true"
+
+// stateFlag is a flag whose value may be left out. Its type keeps pflag from printing anyState as a value to write.
+type stateFlag string
+
+func (s *stateFlag) String() string     { return string(*s) }
+func (s *stateFlag) Set(v string) error { *s = stateFlag(v); return nil }
+func (s *stateFlag) Type() string       { return "bool" }
+
+// oneName takes one argument. A second one may be a size that was meant for --grant-state, which takes it behind "=" alone.
+func (f *grantFlags) oneName(cmd *cobra.Command, args []string) error {
+	if len(args) == 2 && f.state == anyState {
+		return fmt.Errorf("a size of state is written with a sign between: --grant-state=%s", args[1])
+	}
+	return cobra.ExactArgs(1)(cmd, args)
 }
 
 // grants returns what the flags name.
@@ -74,7 +97,7 @@ func (f *grantFlags) grants() (g agent.Grants, err error) {
 	}
 	switch f.state {
 	case "":
-	case "default":
+	case anyState:
 		g.State = &agent.StateGrant{}
 	default:
 		g.State = &agent.StateGrant{}

@@ -23,5 +23,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return c.report(ctx, root.ExecuteContext(ctx))
+	verb, err := root.ExecuteContextC(ctx)
+	return c.report(ctx, hintVerb(verb, err))
 }

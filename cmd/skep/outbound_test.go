@@ -44,7 +44,7 @@ func TestOutboundHandler(t *testing.T) {
 	s := startServer(t, io.Discard)
 	defer s.stop()
 	s.agentOf(t, "asker", `export const ask = async (p) => {
-		const res = await fetch("`+upstream.URL+`" + p, { method: "POST", body: "hello" });
+		const res = await fetch("`+upstream.URL+`" + p, { method: "POST", body: "hello", headers: { "SKEP-agent": "somebody else" } });
 		return res.status + " " + await res.text();
 	};`, `{"http":["`+upstream.URL+`/ok/**","`+upstream.URL+`/made-up"]}`)
 	s.agentOf(t, "gate", `export default { async fetch(req) {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
 )
 
 func newPlugins(c *cli) *cobra.Command {
@@ -22,37 +23,12 @@ func newPlugins(c *cli) *cobra.Command {
 }
 
 func newPluginList(c *cli) *cobra.Command {
-	var p pageFlags
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List plugins, newest first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			plugins, err := collect(cmd.Context(), p.limit, cl.Plugins)
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(plugins)
-			}
-			if len(plugins) == 0 {
-				c.printEmpty("plugins", "skep push FILE stores one")
-				return nil
-			}
-			var rows [][]string
-			for _, p := range plugins {
-				rows = append(rows, []string{p.Name, p.Version, p.Kind.String(), size(p.Size), short(p.Digest), when(p.Created)})
-			}
-			c.printTable([]string{"NAME", "VERSION", "KIND", "SIZE", "DIGEST", "CREATED"}, rows)
-			return nil
+	return listVerb(c, "List plugins, newest first", (*client.Client).Plugins, table[agent.Plugin]{
+		what: "plugins", hint: "skep push FILE stores one", header: []string{"NAME", "VERSION", "KIND", "SIZE", "DIGEST", "CREATED"},
+		row: func(p agent.Plugin) []string {
+			return []string{p.Name, p.Version, p.Kind.String(), size(p.Size), short(p.Digest), when(p.Created)}
 		},
-	}
-	p.register(cmd)
-	return cmd
+	})
 }
 
 func newPluginShow(c *cli) *cobra.Command {

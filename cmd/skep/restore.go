@@ -19,7 +19,7 @@ func newRestore(c *cli) *cobra.Command {
 		Short: "Make a data directory of a backup",
 		Long: `Make a data directory of a backup. The directory must be empty or not there; it is verified in full before it gets its name.
 The kind of store may be another than that of the backup: this is how a data directory is converted. The next skep serve writes a
-new owner.token; tokens made before keep working.`,
+new owner.token; tokens made before keep working. Where there are secrets it needs the vault key of the backup's time: --vault-key.`,
 		Example: "  skep restore --from skep.backup --data /srv/skep\n  skep restore --from skep.backup --data /srv/new --store pebble",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

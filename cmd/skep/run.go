@@ -121,46 +121,23 @@ func (c *cli) cancelOwn(ctx context.Context, cl *client.Client, id agent.RunID) 
 }
 
 func newRunList(c *cli) *cobra.Command {
-	var p pageFlags
 	var filter client.RunFilter
 	var status string
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List runs, newest first",
-		Example: "  skep run list --agent planner --status running",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if status != "" {
-				if err := filter.Status.UnmarshalText([]byte(status)); err != nil {
-					return err
-				}
+	list := func(cl *client.Client, ctx context.Context, page agent.Page) (client.List[agent.Run], error) {
+		if status != "" {
+			if err := filter.Status.UnmarshalText([]byte(status)); err != nil {
+				return client.List[agent.Run]{}, err
 			}
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			runs, err := collect(cmd.Context(), p.limit, func(ctx context.Context, page agent.Page) (client.List[agent.Run], error) {
-				return cl.Runs(ctx, filter, page)
-			})
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(runs)
-			}
-			if len(runs) == 0 {
-				c.printEmpty("runs", "skep run AGENT starts one")
-				return nil
-			}
-			var rows [][]string
-			for _, r := range runs {
-				rows = append(rows, []string{string(r.ID), r.Agent, r.Function, r.Status.String(), when(r.Created), runTook(r)})
-			}
-			c.printTable([]string{"ID", "AGENT", "FUNCTION", "STATUS", "CREATED", "TOOK"}, rows)
-			return nil
-		},
+		}
+		return cl.Runs(ctx, filter, page)
 	}
-	p.register(cmd)
+	cmd := listVerb(c, "List runs, newest first", list, table[agent.Run]{
+		what: "runs", hint: "skep run AGENT starts one", header: []string{"ID", "AGENT", "FUNCTION", "STATUS", "CREATED", "TOOK"},
+		row: func(r agent.Run) []string {
+			return []string{string(r.ID), r.Agent, r.Function, r.Status.String(), when(r.Created), runTook(r)}
+		},
+	})
+	cmd.Example = "  skep run list --agent planner --status running"
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only runs of this agent")
 	cmd.Flags().StringVar((*string)(&filter.Session), "session", "", "only runs of this session")
 	cmd.Flags().StringVar(&status, "status", "", "only runs that stand so: queued, running, completed, failed or cancelled")

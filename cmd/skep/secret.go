@@ -30,8 +30,8 @@ type bindingFlags struct {
 }
 
 func (f *bindingFlags) register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.to, "to", nil, "requests it may go into, such as https://api.example.com/v1/**; may be given more than once")
-	flags.StringArrayVar(&f.in, "in", nil, "where in those of --to: header:NAME, query:NAME, body:NAME or body:/JSON/POINTER; header:authorization unless given")
+	flags.StringArrayVar(&f.to, "to", nil, "`TARGET` of requests it may go into, such as 'https://api.example.com/v1/**'; may be given more than once")
+	flags.StringArrayVar(&f.in, "in", nil, "`PLACE` in those of --to: header:NAME, query:NAME, body:NAME or body:/JSON/POINTER; header:authorization unless given")
 	flags.StringArrayVar(&f.bind, "bind", nil, "both at once: `'TARGET PLACE...'`; may be given more than once")
 	flags.StringVar(&f.description, "description", "", "what it is for")
 }
@@ -79,7 +79,7 @@ one newline at its end is left out. It is never an argument. The value of a type
   oauth       token_url, client_id, client_secret; scope and audience may be left out
 
 Without --to or --bind a secret keeps its bindings; a new one is bound to nothing, and goes nowhere.`,
-		Example: `  printf %s "$TOKEN" | skep secret set github --to https://api.github.com/**
+		Example: `  printf %s "$TOKEN" | skep secret set github --to 'https://api.github.com/**'
   skep secret set maps --bind 'GET https://maps.example.com query:key' --from-file key.txt
   skep secret set shop --kind basic --to https://shop.example.com < login.json`,
 		Args: cobra.ArbitraryArgs,
@@ -149,42 +149,19 @@ func (c *cli) sayChanged(s client.SecretDetail, err error, done string) error {
 	c.printf("%s secret %s, version %d is current\n", done, s.Name, s.Version)
 	if len(s.Bindings) == 0 {
 		c.printf("it is bound to nothing and goes nowhere: skep secret bind %s --to https://...\n", s.Name)
+	} else if done == "set" && s.Version == 1 {
+		c.printf("an agent may use it once it is granted: skep agent update AGENT --grant-secret %s\n", s.Name)
 	}
 	return nil
 }
 
 func newSecretList(c *cli) *cobra.Command {
-	var p pageFlags
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List secrets, newest first, without their values",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			secrets, err := collect(cmd.Context(), p.limit, cl.Secrets)
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(secrets)
-			}
-			if len(secrets) == 0 {
-				c.printEmpty("secrets", "skep secret set NAME makes one")
-				return nil
-			}
-			var rows [][]string
-			for _, s := range secrets {
-				rows = append(rows, []string{s.Name, s.Kind.String(), strconv.Itoa(s.Version), when(s.Updated), bindingWords(s.Bindings)})
-			}
-			c.printTable([]string{"NAME", "KIND", "VERSION", "UPDATED", "BOUND TO"}, rows)
-			return nil
+	return listVerb(c, "List secrets, newest first, without their values", (*client.Client).Secrets, table[agent.Secret]{
+		what: "secrets", hint: "skep secret set NAME makes one", header: []string{"NAME", "KIND", "VERSION", "UPDATED", "BOUND TO"},
+		row: func(s agent.Secret) []string {
+			return []string{s.Name, s.Kind.String(), strconv.Itoa(s.Version), when(s.Updated), bindingWords(s.Bindings)}
 		},
-	}
-	p.register(cmd)
-	return cmd
+	})
 }
 
 func bindingWords(bs []agent.Binding) string {
@@ -235,7 +212,7 @@ func newSecretBind(c *cli) *cobra.Command {
 		Use:   "bind NAME",
 		Short: "Change where a secret may go; its value stays",
 		Long:  "Change where a secret may go. All its bindings are replaced; its value stays.",
-		Example: `  skep secret bind github --to https://api.github.com/** --to https://uploads.github.com/**
+		Example: `  skep secret bind github --to 'https://api.github.com/**' --to 'https://uploads.github.com/**'
   skep secret bind maps --bind 'GET https://maps.example.com query:key'
   skep secret bind old --nowhere`,
 		Args: cobra.ExactArgs(1),

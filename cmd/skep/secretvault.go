@@ -100,8 +100,8 @@ func newSecretRewrap(c *cli) *cobra.Command {
 		Use:   "rewrap --to KEY",
 		Short: "Put all secrets under another vault key, while the server runs",
 		Long: `Put all secrets of all apps under another vault key, while the server runs. Values stay encrypted on the way, and agents go on using them.
-The key of a file: or age: is made by the server where there is none. What was cut off is ended by doing it again, or at the next start.
-From then on the server must be started with --vault-key KEY.`,
+The file of a file: key is made by the server where there is none; the identity of an age: key is made before, by age-keygen -o FILE. What was
+cut off is ended by doing it again, or at the next start. From then on the server must be started with --vault-key KEY.`,
 		Example: "  skep secret rewrap --to file:/etc/skep/vault-2.key\n  skep secret rewrap --to hcvault://vault.example.com:8200/transit/keys/skep",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

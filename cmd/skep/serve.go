@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -86,11 +87,15 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 	return cmd
 }
 
-// sayReady prints one line, from which a program can read that requests are taken, and where.
+// sayReady prints a line from which a program can read that requests are taken, and where; at the first start, one more about
+// the key that was made.
 func (c *cli) sayReady(dir string, s serverInfo) {
 	token := filepath.Join(dir, tokenFile)
 	if !c.json {
 		c.printf("Skep listens on %s; the owner's token is in %s\n", s.URL, token)
+		if s.NewKey != "" {
+			c.printf("the key to its secrets is new, and in %s; keep a copy of it, apart from the data\n", strings.TrimPrefix(s.NewKey, "file:"))
+		}
 		return
 	}
 	b, err := json.Marshal(map[string]any{"url": s.URL, "pid": s.PID, "data": dir, "token_file": token})
@@ -120,7 +125,7 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	if err := checkPython(o.python); err != nil {
 		return err
 	}
-	tracing, err := telemetry.Open(ctx, version)
+	tracing, err := telemetry.Open(ctx, version, o.log)
 	if err != nil {
 		return &agent.Error{Kind: agent.Invalid, Msg: err.Error(), Hint: "set the OTEL_ variables right, or none of them"}
 	}
@@ -150,7 +155,13 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	}
 
 	var rt *runtime.Runtime
-	secrets, err := openVault(ctx, st, o, func(ctx context.Context, app agent.App, e agent.Event) error { return rt.Audit(ctx, app, e) })
+	secrets, err := openVault(ctx, st, o, func(ctx context.Context, app agent.App, e agent.Event) error {
+		if rt == nil { // nobody follows the log yet
+			_, err := st.Append(ctx, store.AuditLog(app), []agent.Event{e})
+			return err
+		}
+		return rt.Audit(ctx, app, e)
+	})
 	if err != nil {
 		return err
 	}
@@ -168,7 +179,7 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	}
 	defer out.Close()
 	rt = runtime.New(st, cells, &runtime.Options{
-		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secretSource{secrets},
+		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secrets,
 	})
 
 	if _, err := api.EnsureOwnerToken(ctx, st, filepath.Join(o.dir, tokenFile)); err != nil {
@@ -185,6 +196,7 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	work.Go(func() error {
 		return api.New(rt, st, &api.Options{Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Vault: secrets}).Run(ctx, ln)
 	})
+	info.NewKey = secrets.NewKey()
 	ready(info)
 	work.Go(func() error { debug.FreeOSMemory(); return nil }) // more than half of the heap was needed only to start
 	return work.Wait()

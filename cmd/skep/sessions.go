@@ -52,39 +52,16 @@ func newSessionCreate(c *cli) *cobra.Command {
 }
 
 func newSessionList(c *cli) *cobra.Command {
-	var p pageFlags
 	var name string
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List sessions, newest first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			sessions, err := collect(cmd.Context(), p.limit, func(ctx context.Context, page agent.Page) (client.List[agent.Session], error) {
-				return cl.Sessions(ctx, name, page)
-			})
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(sessions)
-			}
-			if len(sessions) == 0 {
-				c.printEmpty("sessions", "skep sessions create AGENT opens one")
-				return nil
-			}
-			var rows [][]string
-			for _, s := range sessions {
-				rows = append(rows, []string{string(s.ID), s.Agent, s.Key, strconv.FormatInt(s.LastSeq, 10), when(s.Created), s.Title})
-			}
-			c.printTable([]string{"ID", "AGENT", "KEY", "EVENTS", "CREATED", "TITLE"}, rows)
-			return nil
-		},
+	list := func(cl *client.Client, ctx context.Context, page agent.Page) (client.List[agent.Session], error) {
+		return cl.Sessions(ctx, name, page)
 	}
-	p.register(cmd)
+	cmd := listVerb(c, "List sessions, newest first", list, table[agent.Session]{
+		what: "sessions", hint: "skep sessions create AGENT opens one", header: []string{"ID", "AGENT", "KEY", "EVENTS", "CREATED", "TITLE"},
+		row: func(s agent.Session) []string {
+			return []string{string(s.ID), s.Agent, s.Key, strconv.FormatInt(s.LastSeq, 10), when(s.Created), s.Title}
+		},
+	})
 	cmd.Flags().StringVar(&name, "agent", "", "only sessions with this agent")
 	return cmd
 }

@@ -59,37 +59,12 @@ func newTokenCreate(c *cli) *cobra.Command {
 }
 
 func newTokenList(c *cli) *cobra.Command {
-	var p pageFlags
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List tokens, newest first, without their secrets",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			tokens, err := collect(cmd.Context(), p.limit, cl.Tokens)
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(tokens)
-			}
-			var rows [][]string
-			for _, t := range tokens {
-				expires := when(t.Expires)
-				if expires == "" {
-					expires = "never"
-				}
-				rows = append(rows, []string{string(t.ID), t.Name, t.Role.String(), or(string(t.App), "all"), when(t.Created), expires})
-			}
-			c.printTable([]string{"ID", "NAME", "ROLE", "APP", "CREATED", "EXPIRES"}, rows)
-			return nil
+	return listVerb(c, "List tokens, newest first, without their secrets", (*client.Client).Tokens, table[agent.Token]{
+		header: []string{"ID", "NAME", "ROLE", "APP", "CREATED", "EXPIRES"},
+		row: func(t agent.Token) []string {
+			return []string{string(t.ID), t.Name, t.Role.String(), or(string(t.App), "all"), when(t.Created), or(when(t.Expires), "never")}
 		},
-	}
-	p.register(cmd)
-	return cmd
+	})
 }
 
 func newTokenDelete(c *cli) *cobra.Command {

@@ -18,11 +18,14 @@ import (
 type vaultOptions struct {
 	key string   // "" means vault.DefaultKey
 	old []string // keys that secrets may still be under
+
+	lost []string // fingerprints of keys that are gone for good
 }
 
 func (o *vaultOptions) register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.key, "vault-key", "", "the key to the secrets (SKEP_VAULT_KEY): file:PATH, age:PATH of an identity file, hcvault://HOST/transit/keys/NAME or aws-kms://ARN; file:~/.config/skep/vault.key, made at the first start, unless given")
 	flags.StringArrayVar(&o.old, "vault-old-key", nil, "a further `KEY` that secrets may still be under (SKEP_VAULT_OLD_KEY); they are put under the one of --vault-key")
+	flags.StringArrayVar(&o.lost, "vault-lost-key", nil, "`FINGERPRINT` of a key that is lost for good: the secrets that are under it are deleted, which nobody can read any more")
 }
 
 // resolve fills in what the environment says, and makes paths absolute.
@@ -69,7 +72,7 @@ func openVault(ctx context.Context, st *store.Store, o serveOptions, audit func(
 		key = "memory"
 	}
 	return vault.Open(ctx, st, &vault.Options{
-		Key: key, OldKeys: o.vault.old, Dir: o.dir, Log: o.log,
+		Key: key, OldKeys: o.vault.old, LostKeys: o.vault.lost, Dir: o.dir, Log: o.log,
 		Audit: func(ctx context.Context, app agent.App, c agent.Change) error {
 			b, err := json.Marshal(c)
 			if err != nil {

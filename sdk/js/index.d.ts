@@ -5,6 +5,13 @@
  * type checkers and for tests.
  */
 
+declare global {
+  interface RequestInit {
+    /** A request whose body is a stream may say so, as other runtimes want it. */
+    duplex?: "half";
+  }
+}
+
 /** Plain settings of the agent, set when it was created. They are strings, and never secrets. */
 export type Config = Readonly<Record<string, string>>;
 
