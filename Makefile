@@ -1,8 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help run demo check lint test race fuzz fault bench golden guest build
+.PHONY: help run demo check lint test race fuzz fault bench soak golden guest build
 
 FUZZTIME ?= 60s
 FAULTTIME ?= 60s
+TIME ?= 30m
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 help:   ## list the targets
@@ -44,6 +45,9 @@ fault:  ## kill, cut power, fill disks and flip bits under both stores, each for
 
 bench:  ## print each figure of docs/design/performance.md beside its target
 	go run ./internal/bench
+
+soak:   ## ten apps, one of them hostile, for TIME; more flags in FLAGS
+	go run ./internal/soak --for $(TIME) $(FLAGS)
 
 golden: ## rewrite golden files
 	go test ./... -run Golden -update
