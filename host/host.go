@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	goruntime "runtime"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/cell"
 	"github.com/skep-dev/skep/host/extism"
+	"github.com/skep-dev/skep/host/fair"
 	"github.com/skep-dev/skep/host/script"
 	"github.com/skep-dev/skep/host/wasi"
 )
@@ -25,12 +27,17 @@ type Options struct {
 	// Load finds the code of a digest that is not in memory. nil means there is no such code.
 	Load func(ctx context.Context, d agent.Digest) (agent.Source, error)
 
+	// Loaded is told of each loading, before whoever waits for it goes on. nil means that nobody wants to know.
+	Loaded func(Loaded)
+
 	CacheDir string // directory for compiled code; it is trusted like the program. "" keeps it in memory
 	Python   string // file of the Python interpreter, see package python; "" when agents in Python are not to be run
 	Copy     bool   // copy images instead of mapping them
 	Images   int64  // bytes of images kept in memory; 0 means 1 GiB
+	Memory   int64  // bytes of memory that all cells may have together; 0 means no bound
 	Cells    int    // cells that may live at once for calls from outside; 0 means 256
-	Waiting  int    // calls that may wait for a cell; 0 means four for each cell
+	Waiting  int    // calls that may wait for a cell, half of them of one app; 0 means four for each cell
+	Prepares int    // pieces of code that are prepared at once; 0 means one for each processor
 
 	// Loading bounds what code may do while it is initialised, once, for its image. Zero fields mean 5 s of CPU and the
 	// defaults of calls.
@@ -44,7 +51,11 @@ type Host struct {
 	scripts *script.Engine
 	pythons pythons
 	images  *images
-	gates   []*gate // by depth of the call: who waits for a cell deeper down never holds a place that it needs
+	gates   []*fair.Gate // by depth of the call: who waits for a cell deeper down never holds a place that it needs
+
+	preparing *fair.Gate // takes long at times, so what is quick does not stand in line with it:
+	bundling  *fair.Gate // of code that runs once
+	loadings  loadings
 }
 
 // New starts the engines, which takes about half a second the first time and some 50 ms with a warm CacheDir.
@@ -68,12 +79,17 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 		if depth > 0 {
 			cells = max(cells/4, 1)
 		}
-		h.gates = append(h.gates, newGate(cells, h.opts.Waiting))
+		h.gates = append(h.gates, fair.New(cells, &fair.Options{Waiting: h.opts.Waiting, What: "a cell"}))
 	}
+	if h.opts.Prepares == 0 {
+		h.opts.Prepares = goruntime.GOMAXPROCS(0)
+	}
+	h.bundling = fair.New(h.opts.Prepares, &fair.Options{Waiting: h.opts.Waiting, What: "code to be bundled"})
+	h.preparing = fair.New(h.opts.Prepares, &fair.Options{Waiting: maxPreparing, What: "code to be prepared"})
 	h.images = newImages(h.opts.Images)
 	var err error
 	funcs := slices.Concat(wasi.Funcs(), extism.Funcs(), script.Funcs())
-	if h.cells, err = cell.New(ctx, funcs, &cell.Options{CacheDir: o.CacheDir, Copy: o.Copy}); err != nil {
+	if h.cells, err = cell.New(ctx, funcs, &cell.Options{CacheDir: o.CacheDir, Copy: o.Copy, Memory: o.Memory}); err != nil {
 		return nil, err
 	}
 	if h.scripts, err = script.New(ctx, h.cells, nil); err != nil {
@@ -88,36 +104,7 @@ func (h *Host) Close(ctx context.Context) error {
 	return errors.Join(h.images.close(ctx), h.scripts.Close(ctx), h.pythons.close(ctx), h.cells.Close(ctx))
 }
 
-// Prepare checks and compiles code, runs its initialisers once and keeps the image. progress may be nil.
-func (h *Host) Prepare(ctx context.Context, src agent.Source, progress func(Progress)) (Prepared, error) {
-	if progress == nil {
-		progress = func(Progress) {}
-	}
-	e, err := h.images.get(ctx, keyOf(src), func(ctx context.Context) (guest, error) {
-		return h.load(ctx, src, progress)
-	})
-	if err != nil {
-		return Prepared{}, err
-	}
-	defer h.images.release(e)
-	return Prepared{Exports: e.guest.Exports(), Fetch: e.guest.HasFetch()}, nil
-}
-
-// Compile checks and compiles code, and runs nothing of it. It is for those who want what it costs at another time, and what
-// it writes to CacheDir written under other rights, than what Prepare does then.
-func (h *Host) Compile(ctx context.Context, src agent.Source) error {
-	switch src.Kind {
-	case agent.Wasm:
-		return extism.Compile(ctx, h.cells, src.Files[src.Main])
-	case agent.Python:
-		_, err := h.pythons.engine(ctx, h.cells)
-		return err
-	default:
-		return nil
-	}
-}
-
-func (h *Host) load(ctx context.Context, src agent.Source, progress func(Progress)) (guest, error) {
+func (h *Host) load(ctx context.Context, who Who, src agent.Source, progress func(Progress)) (guest, error) {
 	total := int64(0)
 	for _, b := range src.Files {
 		total += int64(len(b))
@@ -125,12 +112,12 @@ func (h *Host) load(ctx context.Context, src agent.Source, progress func(Progres
 	switch src.Kind {
 	case agent.Wasm:
 		progress(Progress{Stage: "compile", Total: total})
-		a, err := extism.Load(ctx, h.cells, src.Files[src.Main], &extism.LoadOptions{Env: cell.Env{Limits: h.opts.Loading}})
+		a, err := extism.Load(ctx, h.cells, src.Files[src.Main], &extism.LoadOptions{Env: h.loadingEnv(who)})
 		progress(Progress{Stage: "compile", Done: total, Total: total})
 		return wasmGuest{a}, err
 	case agent.Script:
 		progress(Progress{Stage: "bundle", Total: total})
-		a, err := h.scripts.Load(ctx, src, &script.LoadOptions{Limits: h.opts.Loading})
+		a, err := h.scripts.Load(ctx, src, &script.LoadOptions{Env: h.loadingEnv(who)})
 		progress(Progress{Stage: "bundle", Done: total, Total: total})
 		return scriptGuest{a}, err
 	case agent.Python:
@@ -139,11 +126,15 @@ func (h *Host) load(ctx context.Context, src agent.Source, progress func(Progres
 		if err != nil {
 			return nil, err
 		}
-		a, err := eng.Load(ctx, src, cell.Env{Limits: h.opts.Loading})
+		a, err := eng.Load(ctx, src, h.loadingEnv(who))
 		progress(Progress{Stage: "import", Done: total, Total: total})
 		return pythonGuest{a}, err
 	}
 	return nil, agent.Errorf(agent.Invalid, "code of an unknown kind")
+}
+
+func (h *Host) loadingEnv(who Who) cell.Env {
+	return cell.Env{Tenant: who.App, Agent: who.Agent, Weight: who.Weight, Limits: h.opts.Loading}
 }
 
 // Call runs one function in a fresh cell. The usage is filled in even when the call failed. The cell stops soon after ctx
@@ -151,6 +142,10 @@ func (h *Host) load(ctx context.Context, src agent.Source, progress func(Progres
 func (h *Host) Call(ctx context.Context, c Call) (Result, error) {
 	var res Result
 	err := h.with(ctx, c, func(g guest) (err error) {
+		if c.Waiting != nil {
+			res, err = suspends(ctx, g, c)
+			return err
+		}
 		res.Output, res.Usage, err = g.Call(ctx, c)
 		return err
 	})
@@ -159,6 +154,9 @@ func (h *Host) Call(ctx context.Context, c Call) (Result, error) {
 
 // Fetch gives an HTTP request to a script's fetch handler in a fresh cell.
 func (h *Host) Fetch(ctx context.Context, c Call, req Request) (Response, agent.Usage, error) {
+	if c.Waiting != nil {
+		return Response{}, agent.Usage{}, errNotSuspended()
+	}
 	var res Response
 	var usage agent.Usage
 	err := h.with(ctx, c, func(g guest) (err error) {
@@ -173,6 +171,9 @@ func (h *Host) Eval(ctx context.Context, src agent.Source, c Call) (Result, erro
 	if src.Kind != agent.Script && src.Kind != agent.Python {
 		return Result{}, agent.Errorf(agent.Invalid, "only code in text can be run without storing it")
 	}
+	if c.Waiting != nil && src.Kind != agent.Script {
+		return Result{}, errNotSuspended()
+	}
 	leave, err := h.enter(ctx, c)
 	if err != nil {
 		return Result{}, err
@@ -180,8 +181,12 @@ func (h *Host) Eval(ctx context.Context, src agent.Source, c Call) (Result, erro
 	defer leave()
 	var res Result
 	if src.Kind == agent.Script {
-		res.Output, res.Usage, err = h.scripts.Eval(ctx, src, scriptCall(ctx, c))
-		return res, err
+		b, err := h.bundle(ctx, c, src)
+		if err != nil {
+			return res, err
+		}
+		r, err := h.scripts.RunBundle(ctx, b, scriptCall(ctx, c))
+		return Result{Output: r.Output, Usage: r.Usage, Suspended: r.Suspended}, err
 	}
 	eng, err := h.pythons.engine(ctx, h.cells)
 	if err != nil {
@@ -191,9 +196,19 @@ func (h *Host) Eval(ctx context.Context, src agent.Source, c Call) (Result, erro
 	return res, err
 }
 
+// bundle makes one text of code that runs once, when the app has its turn.
+func (h *Host) bundle(ctx context.Context, c Call, src agent.Source) (*script.Bundle, error) {
+	leave, err := h.bundling.Enter(ctx, c.who())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return h.scripts.Bundle(ctx, src)
+}
+
 // with finds the guest of a call and a place for its cell.
 func (h *Host) with(ctx context.Context, c Call, fn func(guest) error) error {
-	e, err := h.find(ctx, c.Plugin)
+	e, err := h.find(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -206,6 +221,9 @@ func (h *Host) with(ctx context.Context, c Call, fn func(guest) error) error {
 	return fn(e.guest)
 }
 
+// maxPreparing is how much code may wait to be prepared.
+const maxPreparing = 256
+
 // maxDepth is how deep calls may wait for each other.
 const maxDepth = 16
 
@@ -213,10 +231,11 @@ func (h *Host) enter(ctx context.Context, c Call) (leave func(), err error) {
 	if c.Depth > maxDepth {
 		return nil, agent.Exceeded(agent.LimitConcurrency, "more than %d calls wait for each other", maxDepth)
 	}
-	return h.gates[c.Depth].enter(ctx)
+	return h.gates[c.Depth].Enter(ctx, c.who())
 }
 
-func (h *Host) find(ctx context.Context, d agent.Digest) (*entry, error) {
+func (h *Host) find(ctx context.Context, c Call) (*entry, error) {
+	d := c.Plugin
 	if e := h.images.byDigest(d); e != nil {
 		return e, nil
 	}
@@ -227,9 +246,7 @@ func (h *Host) find(ctx context.Context, d agent.Digest) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := h.images.get(ctx, keyOf(src), func(ctx context.Context) (guest, error) {
-		return h.load(ctx, src, func(Progress) {})
-	})
+	e, err := h.prepare(ctx, c.who(), src, func(Progress) {})
 	if err == nil {
 		h.images.name(d, e)
 	}
@@ -239,7 +256,7 @@ func (h *Host) find(ctx context.Context, d agent.Digest) (*entry, error) {
 // Live returns how many cells are running and how many calls wait for one.
 func (h *Host) Live() (cells, waiting int) {
 	for _, g := range h.gates {
-		c, w := g.count()
+		c, w := g.Count()
 		cells, waiting = cells+c, waiting+w
 	}
 	return cells, waiting
@@ -252,6 +269,7 @@ type guest interface {
 	Call(ctx context.Context, c Call) (agent.Payload, agent.Usage, error)
 	Fetch(ctx context.Context, c Call, req Request) (Response, agent.Usage, error)
 	Size() int64
+	Cost() agent.Usage // of its loading
 	Close(ctx context.Context) error
 }
 
@@ -277,12 +295,13 @@ type wasmGuest struct{ agent *extism.Agent }
 func (g wasmGuest) Exports() []string               { return g.agent.Exports() }
 func (g wasmGuest) HasFetch() bool                  { return false }
 func (g wasmGuest) Size() int64                     { return g.agent.Size() }
+func (g wasmGuest) Cost() agent.Usage               { return g.agent.Cost() }
 func (g wasmGuest) Close(ctx context.Context) error { return g.agent.Close(ctx) }
 
 func (g wasmGuest) Call(ctx context.Context, c Call) (agent.Payload, agent.Usage, error) {
 	return g.agent.Call(ctx, extism.Call{
-		Function: c.Function, Input: c.Input, Config: c.Config, Env: cell.Env{
-			Tenant: c.Tenant, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c), Now: c.Now, Random: c.Random,
+		Function: c.Function, Input: c.Input, Config: c.Config, Vars: c.Vars, Env: cell.Env{
+			Tenant: c.Tenant, Agent: c.Agent, Weight: c.Weight, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c), Now: c.Now, Random: c.Random,
 		},
 	})
 }
@@ -299,6 +318,7 @@ type scriptGuest struct{ agent *script.Agent }
 func (g scriptGuest) Exports() []string           { return g.agent.Exports() }
 func (g scriptGuest) HasFetch() bool              { return g.agent.HasFetch() }
 func (g scriptGuest) Size() int64                 { return g.agent.Size() }
+func (g scriptGuest) Cost() agent.Usage           { return g.agent.Cost() }
 func (g scriptGuest) Close(context.Context) error { return g.agent.Close() }
 
 func (g scriptGuest) Call(ctx context.Context, c Call) (agent.Payload, agent.Usage, error) {
@@ -312,7 +332,7 @@ func (g scriptGuest) Fetch(ctx context.Context, c Call, req Request) (Response, 
 
 func scriptCall(ctx context.Context, c Call) script.Call {
 	return script.Call{
-		Tenant: c.Tenant, Function: c.Function, Input: c.Input, Config: c.Config, Limits: c.Limits,
-		Calls: script.Calls(c.Calls), Log: logTo(ctx, c), Now: c.Now, Random: c.Random,
+		Tenant: c.Tenant, Agent: c.Agent, Weight: c.Weight, Function: c.Function, Input: c.Input, Config: c.Config, Limits: c.Limits,
+		Calls: script.Calls(c.Calls), Log: logTo(ctx, c), Now: c.Now, Random: c.Random, Waiting: c.Waiting,
 	}
 }

@@ -85,7 +85,7 @@ func TestBothWaysOfKeepingImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, s := open(t, o)
 			src := script(greeter)
-			p, err := h.Prepare(t.Context(), src, nil)
+			p, err := h.Prepare(t.Context(), host.Who{}, src, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

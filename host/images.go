@@ -71,6 +71,26 @@ func (s *images) byDigest(d agent.Digest) *entry {
 	return e
 }
 
+// byKey returns a loaded guest, or nil. Release it.
+func (s *images) byKey(k key) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[k]
+	if e == nil {
+		return nil
+	}
+	select {
+	case <-e.ready:
+	default:
+		return nil
+	}
+	if e.err != nil {
+		return nil
+	}
+	s.use(e)
+	return e
+}
+
 // name lets byDigest find e by d.
 func (s *images) name(d agent.Digest, e *entry) {
 	s.mu.Lock()

@@ -54,6 +54,7 @@ type pythonGuest struct{ agent *python.Agent }
 func (g pythonGuest) Exports() []string           { return g.agent.Exports() }
 func (g pythonGuest) HasFetch() bool              { return false }
 func (g pythonGuest) Size() int64                 { return g.agent.Size() }
+func (g pythonGuest) Cost() agent.Usage           { return g.agent.Cost() }
 func (g pythonGuest) Close(context.Context) error { return g.agent.Close() }
 
 func (g pythonGuest) Call(ctx context.Context, c Call) (agent.Payload, agent.Usage, error) {
@@ -62,7 +63,7 @@ func (g pythonGuest) Call(ctx context.Context, c Call) (agent.Payload, agent.Usa
 
 func pythonCall(ctx context.Context, c Call) python.Call {
 	return python.Call{Function: c.Function, Input: c.Input, Config: c.Config, Env: cell.Env{
-		Tenant: c.Tenant, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c), Now: c.Now, Random: c.Random,
+		Tenant: c.Tenant, Agent: c.Agent, Weight: c.Weight, Limits: c.Limits, Calls: c.Calls, Log: logTo(ctx, c), Now: c.Now, Random: c.Random,
 	}}
 }
 

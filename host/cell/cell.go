@@ -33,7 +33,8 @@ type Cell struct {
 	cancel   context.CancelFunc
 	unwatch  func() bool
 	stopped  atomic.Pointer[stopped]
-	placed   bool // it has one of the engine's places, see turns
+	share    *share // of the processors, see turns
+	placing  placing
 	placedAt time.Time
 	broken   bool // it trapped or was stopped: nothing in it can be trusted
 	meter    counters
@@ -109,6 +110,7 @@ func (c *Cell) begin(ctx context.Context, env Env) {
 	c.call = callContext{Context: c.ctx, cell: c}
 	c.meter = counters{started: time.Now()}
 	c.image.code.engine.turns.begin(c.meter.started)
+	c.image.code.engine.turns.join(c)
 	c.unwatch = context.AfterFunc(c.ctx, func() { c.stop(c.ended()) })
 	c.held = 0
 	c.limitMemory()
@@ -141,6 +143,7 @@ func (c *Cell) stop(err error) {
 func (c *Cell) Close() {
 	quiet := c.unwatch() // else the watcher may yet stop the cell
 	c.cancel()
+	c.part()
 	c.Guest = nil
 	clean := quiet && !c.broken && c.stopped.Load() == nil && len(c.running) == 0
 	if !clean || c.image.back == nil || !c.image.code.module.Resettable || c.deep() || c.memory != nil && !c.memory.reset() {
@@ -149,6 +152,15 @@ func (c *Cell) Close() {
 	}
 	c.setGlobals()
 	c.image.put(c)
+}
+
+// part ends the cell's shares of the processors and of memory.
+func (c *Cell) part() {
+	if c.share != nil {
+		c.image.code.engine.turns.part(c, c.meter.owed)
+		c.image.code.engine.budget.give(c.held)
+		c.held = 0
+	}
 }
 
 // deep reports whether a guest's stack has grown so much that it is better given back.
@@ -167,6 +179,7 @@ func (c *Cell) discard() {
 	if c.cancel != nil {
 		c.unwatch()
 		c.cancel()
+		c.part()
 	}
 	_ = c.module.Close(context.Background())
 }
@@ -231,7 +244,7 @@ func (c *Cell) PutU64(ptr uint32, v uint64) { binary.LittleEndian.PutUint64(c.Re
 // Hold counts n more bytes that the host keeps for the guest, or fewer when n is negative, as part of the guest's memory.
 // It reports false, and counts nothing, when the limit does not allow them.
 func (c *Cell) Hold(n int64) bool {
-	if n > 0 && c.held+int64(len(c.Memory()))+n > c.env.Limits.Memory {
+	if n > 0 && c.held+int64(len(c.Memory()))+n > c.env.Limits.Memory || !c.image.code.engine.budget.take(n) {
 		return false
 	}
 	c.held += n

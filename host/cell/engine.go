@@ -11,9 +11,11 @@ package cell
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"runtime"
 	"sync"
 
@@ -29,6 +31,7 @@ type Options struct {
 	CacheDir string     // directory for compiled code; it is trusted like the program itself. "" keeps it in memory
 	Copy     bool       // copy images instead of mapping them, as on systems without memfd
 	Caps     *prep.Caps // what a module may ask; nil means prep.DefaultCaps
+	Memory   int64      // bytes that all cells may have together; 0 means no bound
 	Pool     int        // used cells kept for each image, to be reset in place; 0 means 16, negative none
 }
 
@@ -42,6 +45,8 @@ type Engine struct {
 	stack    stackLayout
 	memories *memories
 	turns    *turns
+	budget   *budget
+	packer   *packer
 
 	mu     sync.Mutex
 	closed bool
@@ -52,7 +57,11 @@ func New(ctx context.Context, funcs []Func, o *Options) (_ *Engine, err error) {
 	if o == nil {
 		o = &Options{}
 	}
-	e := &Engine{opts: *o, caps: prep.DefaultCaps(), funcs: map[string]map[string]Func{}, memories: newMemories(o.Copy), turns: newTurns(runtime.GOMAXPROCS(0))}
+	all := &budget{most: o.Memory}
+	if all.most == 0 {
+		all.most = math.MaxInt64 / 2
+	}
+	e := &Engine{packer: newPacker(), budget: all, opts: *o, caps: prep.DefaultCaps(), funcs: map[string]map[string]Func{}, memories: newMemories(o.Copy, all), turns: newTurns(runtime.GOMAXPROCS(0))}
 	if o.Caps != nil {
 		e.caps = *o.Caps
 	}
@@ -116,6 +125,9 @@ type Code struct {
 	module   *prep.Module
 	compiled wazero.CompiledModule
 	exports  map[string]prep.Signature
+
+	digestOnce sync.Once
+	digestSum  [sha256.Size]byte // see digest
 }
 
 // Compile prepares and compiles wasm, whose imports must be functions of the named host modules. The errors are those of

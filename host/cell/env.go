@@ -12,6 +12,8 @@ import (
 // Env is what a cell gets from its host for one life: its limits, its clocks and its ways out.
 type Env struct {
 	Tenant agent.App    // a used cell is never reset for another tenant
+	Agent  string       // of the tenant, by which its share of the processors is shared; may be empty
+	Weight int          // of the tenant against others; 0 means 1
 	Limits agent.Limits // zero fields mean the defaults
 
 	// Calls answers the guest's requests; nil refuses each. It may run on many goroutines at once.

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"sync"
 
@@ -19,6 +20,10 @@ type Image struct {
 	back    backing
 	size    uint64
 	globals []uint64
+	cost    agent.Usage
+
+	digestOnce sync.Once
+	digestSum  [sha256.Size]byte // see digest
 
 	mu     sync.Mutex
 	idle   []*Cell
@@ -34,6 +39,7 @@ func (e *Engine) NewImage(ctx context.Context, code *Code, env Env, init Init) (
 		if err != nil {
 			return nil, err
 		}
+		first.cost = c.Usage()
 		c.discard()
 		return first, nil
 	}
@@ -75,8 +81,12 @@ func (i *Image) capture(ctx context.Context, env Env, init Init) (*Image, error)
 	for _, g := range c.globals {
 		img.globals = append(img.globals, g.Get())
 	}
+	img.cost = c.Usage()
 	return img, nil
 }
+
+// Cost returns what the cell has cost from which the image was made.
+func (i *Image) Cost() agent.Usage { return i.cost }
 
 // Size returns the bytes of memory that a cell begins with.
 func (i *Image) Size() int64 { return int64(i.size) }
@@ -147,7 +157,7 @@ func (i *Image) take(tenant agent.App) *Cell {
 // put keeps a cell that was made new again, or throws it away when there are enough.
 func (i *Image) put(c *Cell) {
 	i.mu.Lock()
-	keep := !i.closed && len(i.idle) < i.code.engine.opts.Pool
+	keep := !i.closed && !i.code.engine.budget.tight() && len(i.idle) < i.code.engine.opts.Pool
 	if keep {
 		i.idle = append(i.idle, c)
 	}

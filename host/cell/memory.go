@@ -12,17 +12,23 @@ type memory interface {
 	experimental.LinearMemory
 	// limit sets how far the guest may grow it, in bytes.
 	limit(bytes uint64)
-	// denied reports whether growth was refused since the last reset.
+	// denied reports whether growth was refused since the last reset; and short, because of the budget.
 	denied() bool
+	short() bool
 	// reset makes it the image again, if it still has the image's size; else it reports false.
 	reset() bool
 	// touched returns all spans that may not be zero, or nil when it cannot tell.
 	touched() []span
+	// written returns all spans that may differ from the image, or nil when it cannot tell.
+	written() []span
 }
 
 // backing is the image's side: the bytes that memories begin with. It is safe for concurrent use.
 type backing interface {
 	newMemory(reserve uint64) (memory, error)
+	// content returns the image's bytes, which the caller must not change, and the spans outside of which they are zero; nil
+	// spans mean anywhere.
+	content() ([]byte, []span, error)
 	close() error
 }
 

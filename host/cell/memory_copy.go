@@ -3,14 +3,22 @@ package cell
 import "bytes"
 
 // copied is the backing for systems without copy-on-write files: each memory is a copy.
-type copied struct{ bytes []byte }
+type copied struct {
+	bytes  []byte
+	budget *budget
+}
 
-func newCopied(b []byte) *copied { return &copied{bytes.Clone(b)} }
+func newCopied(b []byte, all *budget) *copied { return &copied{bytes.Clone(b), all} }
 
 func (c *copied) close() error { return nil }
 
+func (c *copied) content() ([]byte, []span, error) { return c.bytes, nil, nil }
+
 func (c *copied) newMemory(reserve uint64) (memory, error) {
-	m := &copiedMemory{image: c.bytes, most: reserve}
+	if !c.budget.take(int64(len(c.bytes))) {
+		return nil, errBudget
+	}
+	m := &copiedMemory{image: c.bytes, most: reserve, budget: c.budget}
 	m.buf = make([]byte, len(c.bytes), max(len(c.bytes), 1))
 	copy(m.buf, c.bytes)
 	return m, nil
@@ -20,13 +28,21 @@ type copiedMemory struct {
 	image   []byte
 	buf     []byte
 	most    uint64
+	budget  *budget
 	refused bool
+	starved bool
 }
 
 func (m *copiedMemory) limit(n uint64)  { m.most = n }
 func (m *copiedMemory) denied() bool    { return m.refused }
-func (m *copiedMemory) Free()           { m.buf = nil }
+func (m *copiedMemory) short() bool     { return m.starved }
 func (m *copiedMemory) touched() []span { return nil }
+func (m *copiedMemory) written() []span { return nil }
+
+func (m *copiedMemory) Free() {
+	m.budget.give(int64(len(m.buf)))
+	m.buf = nil
+}
 
 func (m *copiedMemory) Reallocate(size uint64) []byte {
 	if size <= uint64(len(m.buf)) {
@@ -34,6 +50,10 @@ func (m *copiedMemory) Reallocate(size uint64) []byte {
 	}
 	if size > m.most {
 		m.refused = true
+		return nil
+	}
+	if !m.budget.take(int64(size) - int64(len(m.buf))) {
+		m.refused, m.starved = true, true
 		return nil
 	}
 	if size > uint64(cap(m.buf)) {
@@ -46,7 +66,7 @@ func (m *copiedMemory) Reallocate(size uint64) []byte {
 }
 
 func (m *copiedMemory) reset() bool {
-	m.refused = false
+	m.refused, m.starved = false, false
 	if len(m.buf) != len(m.image) {
 		return false
 	}

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -14,10 +15,11 @@ const osPage = 4 << 10
 type memories struct {
 	copying bool
 	scan    *pageScanner
+	budget  *budget
 }
 
-func newMemories(copying bool) *memories {
-	return &memories{copying: copying, scan: newPageScanner()}
+func newMemories(copying bool, all *budget) *memories {
+	return &memories{copying: copying, scan: newPageScanner(), budget: all}
 }
 
 func (m *memories) close() { m.scan.close() }
@@ -28,29 +30,30 @@ type mapped struct {
 	fd   int
 	size uint64
 	full []span // all pages that are not zero lie in these
-	view []byte // the file, mapped for reading; nil when the kernel cannot scan pages
+	view []byte // the file, mapped for reading; nil when that failed
 	scan *pageScanner
+	all  *budget
 }
 
 // backing returns copy-on-write backing that holds b, whose length is a multiple of pageSize. What lies outside of full
 // is zero; nil means anything may be anywhere.
 func (m *memories) backing(b []byte, full []span) (backing, error) {
 	if m.copying {
-		return newCopied(b), nil
+		return newCopied(b, m.budget), nil
 	}
 	fd, err := unix.MemfdCreate("skep-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return newCopied(b), nil //nolint:nilerr // a system without memfd copies
+		return newCopied(b, m.budget), nil //nolint:nilerr // a system without memfd copies
 	}
 	if full == nil {
 		full = []span{{0, uint64(len(b))}}
 	}
-	back := &mapped{fd: fd, size: uint64(len(b)), scan: m.scan}
+	back := &mapped{fd: fd, size: uint64(len(b)), scan: m.scan, all: m.budget}
 	if err := back.fill(b, full); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("make an image: %w", err)
 	}
-	if m.scan.works() && back.size > 0 {
+	if back.size > 0 {
 		back.view, _ = unix.Mmap(fd, 0, int(back.size), unix.PROT_READ, unix.MAP_SHARED)
 	}
 	return back, nil
@@ -99,13 +102,26 @@ func (m *mapped) close() error {
 	return unix.Close(m.fd)
 }
 
+var errNoView = errors.New("the image could not be mapped for reading")
+
+func (m *mapped) content() ([]byte, []span, error) {
+	if m.view == nil && m.size > 0 {
+		return nil, nil, errNoView
+	}
+	return m.view, m.full, nil
+}
+
 // newMemory reserves address space and maps the image at its start. What lies above is inaccessible until the guest
 // grows into it, so that it does not count as memory in use.
 func (m *mapped) newMemory(reserve uint64) (memory, error) {
+	if !m.all.take(int64(m.size)) {
+		return nil, errBudget
+	}
 	reserve = max(reserve, m.size, osPage)
 	const anonymous = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
 	base, err := unix.MmapPtr(-1, 0, nil, uintptr(reserve), unix.PROT_NONE, anonymous)
 	if err != nil {
+		m.all.give(int64(m.size))
 		return nil, fmt.Errorf("reserve memory for a cell: %w", err)
 	}
 	mem := &mappedMemory{image: m, base: base, reserve: reserve, size: m.size, most: reserve}
@@ -126,10 +142,12 @@ type mappedMemory struct {
 	size    uint64 // accessible bytes
 	most    uint64
 	refused bool
+	starved bool
 }
 
 func (m *mappedMemory) limit(n uint64) { m.most = min(n, m.reserve) }
 func (m *mappedMemory) denied() bool   { return m.refused }
+func (m *mappedMemory) short() bool    { return m.starved }
 
 func (m *mappedMemory) bytes(n uint64) []byte { return unsafe.Slice((*byte)(m.base), n)[:n:n] }
 
@@ -139,9 +157,14 @@ func (m *mappedMemory) Reallocate(size uint64) []byte {
 			m.refused = true
 			return nil
 		}
+		if !m.image.all.take(int64(size - m.size)) {
+			m.refused, m.starved = true, true
+			return nil
+		}
 		more := unsafe.Slice((*byte)(m.base), m.reserve)[m.size:size]
 		if err := unix.Mprotect(more, unix.PROT_READ|unix.PROT_WRITE); err != nil {
-			m.refused = true
+			m.image.all.give(int64(size - m.size))
+			m.refused, m.starved = true, true
 			return nil
 		}
 		m.size = size
@@ -154,11 +177,12 @@ func (m *mappedMemory) Free() {
 		return
 	}
 	_ = unix.MunmapPtr(m.base, uintptr(m.reserve))
+	m.image.all.give(int64(m.size))
 	m.base = nil
 }
 
 func (m *mappedMemory) reset() bool {
-	m.refused = false
+	m.refused, m.starved = false, false
 	if m.size != m.image.size {
 		return false
 	}
@@ -168,6 +192,14 @@ func (m *mappedMemory) reset() bool {
 // drop gives back every page that was written: the next access sees the image again.
 func (m *mappedMemory) drop() bool {
 	return unix.Madvise(m.bytes(m.size), unix.MADV_DONTNEED) == nil
+}
+
+func (m *mappedMemory) written() []span {
+	written, ok := m.image.scan.all(m)
+	if ok && written == nil {
+		return []span{}
+	}
+	return written
 }
 
 // touched returns the spans that may not be zero: those of the image and those that were written since.

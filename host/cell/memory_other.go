@@ -3,10 +3,10 @@
 package cell
 
 // memories makes backings. This system has no sealed memfd, so they copy.
-type memories struct{}
+type memories struct{ budget *budget }
 
-func newMemories(bool) *memories { return &memories{} }
+func newMemories(_ bool, all *budget) *memories { return &memories{all} }
 
 func (m *memories) close() {}
 
-func (m *memories) backing(b []byte, _ []span) (backing, error) { return newCopied(b), nil }
+func (m *memories) backing(b []byte, _ []span) (backing, error) { return newCopied(b, m.budget), nil }

@@ -19,6 +19,7 @@ type counters struct {
 	active  time.Duration
 	entered time.Time // when guest code last began to run; zero while it does not
 	yielded time.Time
+	owed    time.Duration // that was run since the turns were last told
 	hostN   int64
 	in, out int64
 	log     int64
@@ -30,9 +31,14 @@ func (m *counters) enter() {
 }
 
 func (m *counters) leave() {
-	m.active += time.Since(m.entered)
+	now := time.Now()
+	m.active += now.Sub(m.entered)
+	m.owed += now.Sub(m.yielded)
 	m.entered = time.Time{}
 }
+
+// spent is what the life has cost the machine up to now, about.
+func (m *counters) spent() time.Duration { return m.active + time.Duration(m.hostN)*hostCall }
 
 // meter is the function that prepared code calls when its fuel is used up.
 var meter = Func{
@@ -58,15 +64,25 @@ func (c *Cell) refill(at *uint64) {
 	if c.meter.active > c.env.Limits.CPU {
 		c.Fail(agent.Exceeded(agent.LimitCPU, "the code used more CPU time than its limit of %s", c.env.Limits.CPU))
 	}
-	if ran := now.Sub(c.meter.yielded); ran >= slice {
-		c.image.code.engine.turns.next(c.ctx, c, ran)
-		c.meter.entered = time.Now()
-		c.meter.yielded = c.meter.entered
-		if s := c.stopped.Load(); s != nil {
-			panic(s)
-		}
+	c.meter.owed += now.Sub(c.meter.yielded)
+	c.meter.yielded = now
+	c.takeTurn()
+	if s := c.stopped.Load(); s != nil {
+		panic(s)
 	}
 	c.meter.granted += fuelGrant
+}
+
+// takeTurn lets others run when the cell has run for a slice.
+func (c *Cell) takeTurn() {
+	ran := c.meter.owed
+	if ran < slice {
+		return
+	}
+	c.meter.owed = 0
+	c.image.code.engine.turns.next(c.ctx, c, ran)
+	c.meter.entered = time.Now()
+	c.meter.yielded = c.meter.entered
 }
 
 // grant gives a new cell its first fuel.
@@ -81,11 +97,12 @@ func (c *Cell) Wait() (done func()) {
 	if c.meter.entered.IsZero() {
 		return func() {}
 	}
-	c.meter.active += time.Since(c.meter.entered)
+	c.meter.leave()
 	c.image.code.engine.turns.leave(c)
 	return func() {
-		c.meter.entered = time.Now()
-		c.meter.yielded = c.meter.entered
+		c.image.code.engine.turns.enter(c.ctx, c)
+		c.meter.enter()
+		c.takeTurn()
 		if c.ctx.Err() != nil {
 			c.Fail(c.ended())
 		}
@@ -98,16 +115,24 @@ func (c *Cell) Spend(fuel int64) { c.fuel.Set(uint64(int64(c.fuel.Get()) - fuel)
 // CountCall counts one call to the host and ends the cell past its limit.
 func (c *Cell) CountCall() {
 	c.meter.hostN++
+	c.meter.owed += hostCall
 	if c.meter.hostN > c.env.Limits.HostCalls {
 		c.Fail(agent.Exceeded(agent.LimitHostCalls, "the code made more than %d calls to its host", c.env.Limits.HostCalls))
 	}
 }
 
 // Ask passes a request of the guest to the host and waits for the answer.
-func (c *Cell) Ask(name string, in []byte) ([]byte, error) {
+func (c *Cell) Ask(name string, in []byte) ([]byte, error) { return c.ask(c.ctx, name, in) }
+
+// AskNumbered is Ask for a request that has a number.
+func (c *Cell) AskNumbered(n uint64, name string, in []byte) ([]byte, error) {
+	return c.ask(WithNumber(c.ctx, n), name, in)
+}
+
+func (c *Cell) ask(ctx context.Context, name string, in []byte) ([]byte, error) {
 	c.CountCall()
 	done := c.Wait()
-	out, err := c.env.Calls(c.ctx, name, in)
+	out, err := c.env.Calls(ctx, name, in)
 	done()
 	return out, err
 }

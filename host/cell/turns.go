@@ -3,7 +3,6 @@ package cell
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,42 +17,57 @@ const (
 	short = 20 * time.Millisecond  // up to which a call is let ahead
 	turn  = 5 * time.Millisecond   // that a place is held while others wait for one
 	quiet = 20 * time.Millisecond  // without a new call, after which no processor is kept free
+
+	hostCall = 10 * time.Microsecond // what a call to the host costs whoever makes it, beside the time in its own code
 )
 
-// turns shares the processors among cells that compute for long.
+// starters is how many cells of a tenant may run beside each processor without taking turns.
+const starters = 4
+
+// turns shares the processors among cells.
 //
-// A call runs freely at first, so what is quick is never queued. Then it needs a place. There are as many places as
-// processors, and one less while calls keep beginning, so that those find a processor free, and with it the network's
-// poller: Go looks at the network last, after all that could run.
+// A call runs freely at first, so what is quick is never queued, but behind many others of its own tenant. Then it needs a
+// place. There are as many places as processors, and one less while calls keep beginning, so that those find a processor
+// free, and with it the network's poller: Go looks at the network last, after all that could run.
 //
-// The tenant that was served least goes first, and calls that have not run for long yet count as served less, so that they
-// get a place from one that has run for long at the end of its slice.
+// The tenant that was served least for its weight goes first, and in it the agent that was. Calls that have not run for
+// long yet count as served less, so that they get a place from one that has run for long at the end of its slice. Who
+// comes anew is owed nothing, and owes at most what it was served too much a moment ago.
+//
+// A cell joins for its life. It enters and leaves each time its guest begins and ends to run, which takes no lock while
+// nobody waits.
 type turns struct {
 	places int
 	begun  atomic.Int64 // when the newest call began, in nanoseconds since epoch
+	epoch  time.Time
+	busy   atomic.Int64 // running and waiting
 
 	mu      sync.Mutex
-	running int
-	waiting []*waiter // in the order in which they came
-	shares  map[agent.App]*share
-	epoch   time.Time
+	running int // cells that have a place
+	waiting int // for one
+	floor   time.Duration
+	tenants map[agent.App]*tenant
+	debts   map[agent.App]time.Duration // what tenants were served that have no cells now
 }
 
-// share is what a tenant has of the processors while any of its cells runs or waits here.
-type share struct {
-	cells  int
-	served time.Duration
-}
+// placing is whether a cell may run, and how.
+type placing uint8
 
-// waiter is a cell that waits for a place. ready is closed when it has one.
+const (
+	outside  placing = iota // it does not run, or is about to end
+	starting                // it runs freely
+	placed                  // it has a place
+)
+
+// waiter is a cell that waits to start, or for a place. ready is closed when it may run.
 type waiter struct {
-	tenant agent.App
-	short  bool
-	ready  chan struct{}
+	share *share
+	line  int // of its agent, in which it waits for a place
+	ready chan struct{}
 }
 
 func newTurns(places int) *turns {
-	return &turns{places: places, shares: map[agent.App]*share{}, epoch: time.Now()}
+	return &turns{places: places, tenants: map[agent.App]*tenant{}, debts: map[agent.App]time.Duration{}, epoch: time.Now()}
 }
 
 // begin notes that a call begins.
@@ -66,128 +80,140 @@ func (t *turns) allowed(now time.Time) int {
 	return t.places
 }
 
-// next is called by a cell that has run for a slice, and returns when it may run on. A cell that has run for less than
-// start only lets others go first.
-func (t *turns) next(ctx context.Context, c *Cell, ran time.Duration) {
-	if c.meter.active < start {
-		runtime.Gosched()
+// enter is called before a cell runs its guest, and returns when it may.
+func (t *turns) enter(ctx context.Context, c *Cell) {
+	if c.meter.spent() >= start && t.busy.Load() >= int64(t.places) {
+		t.mu.Lock()
+		t.await(ctx, c)
 		return
 	}
-	now := time.Now()
-	t.mu.Lock()
-	if c.placed {
-		t.shares[c.env.Tenant].served += ran
-		if !t.yields(c, now) && t.running <= t.allowed(now) {
-			t.admit(now)
-			t.mu.Unlock()
-			runtime.Gosched()
-			return
-		}
-		c.placed = false
-		t.running--
-	} else {
-		t.join(c.env.Tenant)
+	n := c.share.tenant
+	most := int64(starters * t.places)
+	if n.starting.Add(1) <= most && n.entering.Load() == 0 {
+		c.placing = starting
+		return
 	}
-	w := &waiter{tenant: c.env.Tenant, short: c.meter.active < short, ready: make(chan struct{})}
-	t.waiting = append(t.waiting, w)
-	t.admit(now)
+	n.starting.Add(-1)
+	w := &waiter{share: c.share, ready: make(chan struct{})}
+	t.mu.Lock()
+	n.starters = append(n.starters, w)
+	n.entering.Add(1)
+	n.start(most) // who left before it saw that somebody waits
 	t.mu.Unlock()
 	select {
 	case <-w.ready:
-		c.placed, c.placedAt = true, time.Now()
+		c.placing = starting
 	case <-ctx.Done():
-		t.forget(w)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !n.giveUp(w) {
+			c.placing = starting // it was let in at the same time
+		}
 	}
 }
 
-// rank orders who wants a place: the lowest goes first. The caller holds the lock.
-func (t *turns) rank(tenant agent.App, isShort bool) time.Duration {
-	served := t.shares[tenant].served
-	if isShort {
-		served -= short
+// leave is called when a cell does not run its guest any more.
+func (t *turns) leave(c *Cell) {
+	was := c.placing
+	c.placing = outside
+	switch n := c.share.tenant; was {
+	case starting:
+		n.starting.Add(-1)
+		if n.entering.Load() > 0 {
+			t.mu.Lock()
+			n.start(int64(starters * t.places))
+			t.mu.Unlock()
+		}
+	case placed:
+		t.mu.Lock()
+		t.vacate(c)
+		t.admit(time.Now())
+		t.mu.Unlock()
+	default:
 	}
-	return served
 }
 
-// first returns the index of the waiter who goes next. The caller holds the lock; somebody waits.
-func (t *turns) first() int {
-	best := 0
-	for i, w := range t.waiting {
-		if b := t.waiting[best]; t.rank(w.tenant, w.short) < t.rank(b.tenant, b.short) {
-			best = i
+// next is called by a cell that has run for a slice, and returns when it may run on. A cell that has run for less than
+// start only lets others go first.
+func (t *turns) next(ctx context.Context, c *Cell, ran time.Duration) {
+	now := time.Now()
+	t.mu.Lock()
+	c.share.charge(ran)
+	if c.placing == starting && c.meter.spent() < start || c.placing == placed && !t.yields(c, now) && t.running <= t.allowed(now) {
+		t.admit(now)
+		t.mu.Unlock()
+		runtime.Gosched()
+		return
+	}
+	t.await(ctx, c)
+}
+
+// vacate takes c's place. The caller holds the lock.
+func (t *turns) vacate(c *Cell) {
+	c.share.place(-1)
+	t.running--
+	t.busy.Add(-1)
+}
+
+// await gives up what c has, and waits for a place. The caller holds the lock, which is given up.
+func (t *turns) await(ctx context.Context, c *Cell) {
+	w := &waiter{share: c.share, ready: make(chan struct{})}
+	if c.meter.spent() >= short {
+		w.line = long
+	}
+	t.wait(w)
+	switch n := c.share.tenant; c.placing {
+	case starting:
+		n.starting.Add(-1)
+		n.start(int64(starters * t.places))
+	case placed:
+		t.vacate(c)
+	default:
+	}
+	c.placing = outside
+	t.admit(time.Now())
+	t.mu.Unlock()
+	select {
+	case <-w.ready:
+		c.placing, c.placedAt = placed, time.Now()
+	case <-ctx.Done():
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.giveUp(w) {
+			c.placing = placed // it came at the same time
+		}
+	}
+}
+
+// yields reports whether c, which has a place, has to give it up. The caller holds the lock.
+func (t *turns) yields(c *Cell, now time.Time) bool {
+	if t.waiting == 0 {
+		return false
+	}
+	rank := c.share.tenant.served
+	if c.meter.spent() < short {
+		rank -= short
+	}
+	return rank-t.first().rank() > turn || now.Sub(c.placedAt) >= turn
+}
+
+// first returns the tenant that goes next. The caller holds the lock; somebody waits.
+func (t *turns) first() (best *tenant) {
+	for _, n := range t.tenants {
+		if n.waits() && (best == nil || n.rank() < best.rank()) {
+			best = n
 		}
 	}
 	return best
 }
 
-// yields reports whether c, which has a place, has to give it up. The caller holds the lock.
-func (t *turns) yields(c *Cell, now time.Time) bool {
-	if len(t.waiting) == 0 {
-		return false
-	}
-	w := t.waiting[t.first()]
-	ahead := t.rank(c.env.Tenant, c.meter.active < short) - t.rank(w.tenant, w.short)
-	return ahead > turn || now.Sub(c.placedAt) >= turn
-}
-
-// join adds a cell to its tenant's share. A tenant that comes anew begins level with the one that was served least: it
-// owes nothing, and is owed nothing. The caller holds the lock.
-func (t *turns) join(tenant agent.App) {
-	s := t.shares[tenant]
-	if s == nil {
-		s = &share{}
-		for _, other := range t.shares {
-			if s.served == 0 || other.served < s.served {
-				s.served = other.served
-			}
-		}
-		t.shares[tenant] = s
-	}
-	s.cells++
-}
-
-// part is the reverse of join. The caller holds the lock.
-func (t *turns) part(tenant agent.App) {
-	s := t.shares[tenant]
-	if s.cells--; s.cells == 0 {
-		delete(t.shares, tenant)
-	}
-}
-
 // admit gives places to those who wait. The caller holds the lock.
 func (t *turns) admit(now time.Time) {
-	for len(t.waiting) > 0 && t.running < t.allowed(now) {
-		best := t.first()
-		w := t.waiting[best]
-		t.waiting = slices.Delete(t.waiting, best, best+1)
+	for t.waiting > 0 && t.running < t.allowed(now) {
+		w := t.first().first().take()
+		t.waiting--
 		t.running++
+		w.share.place(1)
 		close(w.ready)
 	}
-}
-
-// forget takes back a wait that was given up.
-func (t *turns) forget(w *waiter) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.part(w.tenant)
-	select {
-	case <-w.ready: // it came at the same time
-		t.running--
-		t.admit(time.Now())
-	default:
-		t.waiting = slices.DeleteFunc(t.waiting, func(x *waiter) bool { return x == w })
-	}
-}
-
-// leave gives up c's place, if it has one.
-func (t *turns) leave(c *Cell) {
-	if !c.placed {
-		return
-	}
-	c.placed = false
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.part(c.env.Tenant)
-	t.running--
-	t.admit(time.Now())
 }

@@ -17,6 +17,8 @@ type hog struct {
 }
 
 func (h *hog) run(ctx context.Context, t *turns) {
+	t.join(h.cell)
+	t.enter(ctx, h.cell)
 	for ctx.Err() == nil {
 		time.Sleep(slice)
 		h.ran += slice
@@ -24,6 +26,7 @@ func (h *hog) run(ctx context.Context, t *turns) {
 		t.next(ctx, h.cell, slice)
 	}
 	t.leave(h.cell)
+	t.part(h.cell, 0)
 }
 
 // crowd runs hogs of some tenants and returns how to add more and how much each tenant ran.
@@ -34,15 +37,19 @@ type crowd struct {
 	hogs  map[agent.App][]*hog
 }
 
-func (c *crowd) add(tenant agent.App, n int) {
+func (c *crowd) add(tenant agent.App, n int) { c.addAs(Env{Tenant: tenant}, tenant, n) }
+
+// addAs adds hogs that are counted under a name.
+func (c *crowd) addAs(env Env, tenant agent.App, n int) {
 	for range n {
-		h := &hog{cell: &Cell{env: Env{Tenant: tenant}}}
+		h := &hog{cell: &Cell{env: env}}
 		c.hogs[tenant] = append(c.hogs[tenant], h)
 		c.all.Go(func() { h.run(c.ctx, c.turns) })
 	}
 }
 
 func (c *crowd) ran(tenant agent.App) (d time.Duration) {
+	synctest.Wait()
 	for _, h := range c.hogs[tenant] {
 		d += h.ran
 	}
@@ -57,8 +64,8 @@ func inCrowd(t *testing.T, places int, fn func(c *crowd)) {
 		fn(c)
 		cancel()
 		c.all.Wait()
-		if c.turns.running != 0 || len(c.turns.waiting) != 0 {
-			t.Errorf("%d run and %d wait after all have gone", c.turns.running, len(c.turns.waiting))
+		if c.turns.running != 0 || c.turns.waiting != 0 || len(c.turns.tenants) != 0 {
+			t.Errorf("%d run, %d wait and %d tenants are there after all have gone", c.turns.running, c.turns.waiting, len(c.turns.tenants))
 		}
 	})
 }
@@ -101,6 +108,8 @@ func TestShortCallsAreLetAhead(t *testing.T) {
 		h := &hog{cell: &Cell{env: Env{Tenant: "new"}}}
 		began, took := time.Now(), time.Duration(0)
 		c.all.Go(func() {
+			c.turns.join(h.cell)
+			c.turns.enter(ctx, h.cell)
 			for h.ran < 10*time.Millisecond {
 				time.Sleep(slice)
 				h.ran += slice
@@ -108,6 +117,7 @@ func TestShortCallsAreLetAhead(t *testing.T) {
 				c.turns.next(ctx, h.cell, slice)
 			}
 			c.turns.leave(h.cell)
+			c.turns.part(h.cell, 0)
 			took = time.Since(began)
 			done()
 		})
@@ -150,5 +160,126 @@ func TestWhoStopsWaitingLeavesNothingBehind(t *testing.T) {
 		near(t, "who stays, alone again", c.ran("stays")-before, time.Second)
 		cancel()
 		c.all.Wait()
+	})
+}
+
+func TestWeightsOfTenants(t *testing.T) {
+	inCrowd(t, 1, func(c *crowd) {
+		c.addAs(Env{Tenant: "light"}, "light", 3)
+		c.addAs(Env{Tenant: "heavy", Weight: 3}, "heavy", 2)
+		time.Sleep(time.Second)
+		near(t, "the light tenant", c.ran("light"), 250*time.Millisecond)
+		near(t, "the heavy one", c.ran("heavy"), 750*time.Millisecond)
+	})
+}
+
+func TestAgentsOfATenantShareEvenly(t *testing.T) {
+	inCrowd(t, 1, func(c *crowd) {
+		c.addAs(Env{Tenant: "a", Agent: "many"}, "many", 5)
+		c.addAs(Env{Tenant: "a", Agent: "one"}, "one", 1)
+		c.addAs(Env{Tenant: "b"}, "b", 1)
+		time.Sleep(time.Second)
+		near(t, "the agent of five cells", c.ran("many"), 250*time.Millisecond)
+		near(t, "the agent of one", c.ran("one"), 250*time.Millisecond)
+		near(t, "the other tenant", c.ran("b"), 500*time.Millisecond)
+	})
+}
+
+// Cells that call their host before each slice is over pay as those that only compute.
+func TestHostCallsAreNoWayAround(t *testing.T) {
+	inCrowd(t, 1, func(c *crowd) {
+		c.add("honest", 1)
+		chatty := &hog{cell: &Cell{env: Env{Tenant: "chatty"}}}
+		c.hogs["chatty"] = []*hog{chatty}
+		c.all.Go(func() {
+			h, t := chatty.cell, c.turns
+			t.join(h)
+			t.enter(c.ctx, h)
+			for c.ctx.Err() == nil {
+				time.Sleep(slice / 5)
+				chatty.ran += slice / 5
+				h.meter.active += slice / 5
+				h.meter.owed += slice / 5
+				t.leave(h) // asks its host, and is answered at once
+				t.enter(c.ctx, h)
+				if h.meter.owed >= slice {
+					ran := h.meter.owed
+					h.meter.owed = 0
+					t.next(c.ctx, h, ran)
+				}
+			}
+			t.leave(h)
+			t.part(h, 0)
+		})
+		time.Sleep(time.Second)
+		honest, all := c.ran("honest"), c.ran("honest")+c.ran("chatty")
+		near(t, "both", all, time.Second)
+		if honest < all/2 || honest > all*9/10 { // a place is given back at each call, and not had again before a slice's end
+			t.Errorf("who computes ran %s of %s", honest, all)
+		}
+	})
+}
+
+// Short calls of one tenant start only so many at a time: others' find the processors' queues short.
+func TestAFloodOfShortCallsStartsAFewAtATime(t *testing.T) {
+	inCrowd(t, 2, func(c *crowd) {
+		var mu sync.Mutex
+		most, now := 0, 0
+		add := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			now += n
+			most = max(most, now)
+		}
+		for range 100 {
+			cell := &Cell{env: Env{Tenant: "flood"}}
+			c.all.Go(func() {
+				c.turns.join(cell)
+				c.turns.enter(c.ctx, cell)
+				add(1)
+				time.Sleep(start / 2)
+				add(-1)
+				c.turns.leave(cell)
+				c.turns.part(cell, start/2)
+			})
+			synctest.Wait()
+		}
+		other := &Cell{env: Env{Tenant: "other"}}
+		c.turns.join(other)
+		came := time.Now()
+		c.turns.enter(c.ctx, other)
+		if waited := time.Since(came); waited > 0 || other.placing != starting {
+			t.Errorf("another tenant's call waited for %s", waited)
+		}
+		c.turns.leave(other)
+		c.turns.part(other, 0)
+		c.all.Wait()
+		if want := 2 * starters; most != want {
+			t.Errorf("%d calls ran at once, want %d", most, want)
+		}
+	})
+}
+
+func TestWhoGivesUpStartingLeavesNothingBehind(t *testing.T) {
+	inCrowd(t, 1, func(c *crowd) {
+		for n := range 50 {
+			ctx, cancel := context.WithTimeout(c.ctx, time.Duration(n)*start)
+			defer cancel()
+			cell := &Cell{env: Env{Tenant: "a"}}
+			c.all.Go(func() {
+				c.turns.join(cell)
+				c.turns.enter(ctx, cell)
+				time.Sleep(start)
+				c.turns.leave(cell)
+				c.turns.part(cell, 0)
+			})
+		}
+		c.all.Wait()
+		cell := &Cell{env: Env{Tenant: "a"}}
+		c.turns.join(cell)
+		if n := cell.share.tenant; n.starting.Load() != 0 || n.entering.Load() != 0 || len(n.starters) != 0 {
+			t.Errorf("%d start and %d wait to, after all have gone", n.starting.Load(), n.entering.Load())
+		}
+		c.turns.part(cell, 0)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
 )
 
 // deepSources nest so deeply that a parser that calls itself for each level fills its stack, which ends a Go process.
@@ -23,7 +24,7 @@ func TestDeepSources(t *testing.T) {
 	const which = "SKEP_DEEP_SOURCE"
 	if src, ok := deepSources[os.Getenv(which)]; ok {
 		debug.SetMaxStack(64 << 20) // of 1 GiB, so that it does not take long
-		_, err := open(t).host.Prepare(t.Context(), src, nil)
+		_, err := open(t).host.Prepare(t.Context(), host.Who{}, src, nil)
 		if k := agent.KindOf(err); err == nil || k != agent.Invalid && k != agent.Exhausted {
 			t.Errorf("ended as %v", err)
 		}

@@ -174,7 +174,7 @@ func (s *suite) serve(t *testing.T) {
 // answer is what the attacker's calls to the host get.
 func answer(_ context.Context, name string, _ []byte) ([]byte, error) {
 	switch name {
-	case abi.CallHTTP:
+	case abi.CallHTTP, abi.CallHTTPOpen:
 		return nil, agent.Errorf(agent.Denied, "the agent may not reach this host")
 	case abi.CallAgent:
 		return json.Marshal(abi.AgentResult{Type: agent.TypeJSON, Output: []byte("1")})

@@ -32,6 +32,7 @@ type Call struct {
 	Log      Log          // nil drops the lines
 	Now      func() time.Time
 	Random   io.Reader
+	Waiting  *Waiting // for Run and RunBundle; nil means that the call is never suspended
 }
 
 // Request and Response are an HTTP exchange with a fetch handler.
@@ -74,7 +75,8 @@ func (e *Engine) Load(ctx context.Context, src agent.Source, o *LoadOptions) (*A
 	}
 	a := &Agent{engine: e, source: b.Map}
 	env := o.Env
-	env.Limits, env.Imaging = limits(env.Limits), true
+	env.Limits = limits(env.Limits)
+	repeatable(&env)
 	a.image, err = e.base.Extend(ctx, env, func(_ context.Context, c *cell.Cell) error {
 		v := &vm{cell: c, h: &e.handles}
 		c.Guest = v
@@ -110,16 +112,9 @@ func (a *Agent) Close() error { return a.image.Close() }
 
 // Call runs a function in a fresh cell. The usage counts also when the call failed.
 func (a *Agent) Call(ctx context.Context, call Call) (agent.Payload, agent.Usage, error) {
-	if !slices.Contains(a.exports, call.Function) {
-		return agent.Payload{}, agent.Usage{}, noFunction(call.Function, a.exports)
-	}
-	var out agent.Payload
-	usage, err := a.engine.run(ctx, a.image, a.source, call, func(v *vm) error {
-		p, err := v.invoke(call.Function, call)
-		out = p
-		return err
-	})
-	return out, usage, err
+	call.Waiting = nil
+	res, err := a.Run(ctx, call)
+	return res.Output, res.Usage, err
 }
 
 // Fetch answers an HTTP request with the agent's fetch handler. Of call, Function and Input mean nothing.
@@ -128,8 +123,9 @@ func (a *Agent) Fetch(ctx context.Context, call Call, req Request) (Response, ag
 		return Response{}, agent.Usage{}, &agent.Error{Kind: agent.NotFound, Msg: "the agent answers no HTTP requests",
 			Hint: "give its default export a method fetch(request) that returns a Response"}
 	}
+	call.Waiting = nil
 	var out Response
-	usage, err := a.engine.run(ctx, a.image, a.source, call, func(v *vm) error {
+	usage, err := a.engine.run(ctx, a.image, &a.engine.handles, a.source, call, func(v *vm) error {
 		if err := v.cell.In(len(req.Body)); err != nil {
 			return err
 		}
@@ -164,38 +160,47 @@ func (e *Engine) Bundle(ctx context.Context, src agent.Source) (*Bundle, error) 
 
 // EvalBundle is the rest of Eval.
 func (e *Engine) EvalBundle(ctx context.Context, b *Bundle, call Call) (agent.Payload, agent.Usage, error) {
-	var out agent.Payload
-	usage, err := e.run(ctx, e.base, b.Map, call, func(v *vm) error {
-		v.begin(kindBegin, v.newConfig(call.Config))
-		if err := v.evaluate(b); err != nil {
-			return err
-		}
-		if f := call.Function; f == "" && len(v.loaded.Exports) > 0 && !slices.Contains(v.loaded.Exports, "default") ||
-			f != "" && !slices.Contains(v.loaded.Exports, f) {
-			return noFunction(f, v.loaded.Exports)
-		}
-		var err error
-		out, err = v.invoke(call.Function, call)
-		return err
-	})
-	return out, usage, err
+	call.Waiting = nil
+	res, err := e.RunBundle(ctx, b, call)
+	return res.Output, res.Usage, err
 }
 
 // run gives fn the guest of a fresh cell of image.
-func (e *Engine) run(ctx context.Context, image *cell.Image, source *SourceMap, call Call, fn func(*vm) error) (agent.Usage, error) {
-	c, err := image.Cell(ctx, cell.Env{
+func (e *Engine) run(ctx context.Context, image *cell.Image, h *handles, source *SourceMap, call Call, fn func(*vm) error) (agent.Usage, error) {
+	env := cell.Env{
 		Tenant: call.Tenant, Agent: call.Agent, Weight: call.Weight, Limits: limits(call.Limits), Calls: call.Calls, Log: call.Log, Now: call.Now, Random: call.Random,
-	})
+	}
+	c, before, err := e.open(ctx, image, env, call.Waiting)
 	if err != nil {
 		return agent.Usage{}, err
 	}
 	defer c.Close()
-	v := &vm{cell: c, h: &e.handles, source: source}
+	v := &vm{cell: c, h: h, source: source}
+	if call.Waiting != nil {
+		v.rest = newRest(ctx, call.Waiting)
+	}
 	c.Guest = v
+	if before != nil {
+		v.resume(before)
+	}
 	v.fitStack()
 	err = fn(v)
 	v.land()
 	return c.Usage(), err
+}
+
+// open makes the cell of a call: a fresh one, or the one that was suspended.
+func (e *Engine) open(ctx context.Context, image *cell.Image, env cell.Env, w *Waiting) (*cell.Cell, *saved, error) {
+	if w == nil || w.Resume == nil {
+		c, err := image.Cell(ctx, env)
+		return c, nil, err
+	}
+	s, err := readSaved(w.Resume)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := image.Restore(ctx, env, s.memory)
+	return c, s, err
 }
 
 const neverEnds = "the function never returns: it waits for nothing"
@@ -207,10 +212,10 @@ type head struct {
 	Header [][2]string `json:"header,omitempty"`
 }
 
-// invoke calls a function of the loaded module and waits for its value.
-func (v *vm) invoke(function string, call Call) (agent.Payload, error) {
+// enterFunction calls a function of the loaded module.
+func (v *vm) enterFunction(call Call) error {
 	if err := v.cell.In(len(call.Input.Body)); err != nil {
-		return agent.Payload{}, err
+		return err
 	}
 	in := call.Input
 	f := formOf(in)
@@ -218,13 +223,10 @@ func (v *vm) invoke(function string, call Call) (agent.Payload, error) {
 		f = formJSON // of nothing, which is undefined
 	}
 	if f == formJSON && len(in.Body) > 0 && !json.Valid(in.Body) {
-		return agent.Payload{}, agent.Errorf(agent.Invalid, "the input says that it is JSON, and is not")
+		return agent.Errorf(agent.Invalid, "the input says that it is JSON, and is not")
 	}
-	v.begin(kindCall, v.newText(function), v.newNumber(float64(f)), v.newBody(f, in.Body), v.newConfig(call.Config))
-	if err := v.drive(v.hasEnded, neverEnds); err != nil {
-		return agent.Payload{}, err
-	}
-	return *v.result, nil
+	v.begin(kindCall, v.newText(call.Function), v.newNumber(float64(f)), v.newBody(f, in.Body), v.newConfig(call.Config))
+	return nil
 }
 
 // begin hands a call to the prelude. It frees args.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/grant"
+	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/host/grant/http"
 )
 
@@ -107,8 +108,8 @@ func BenchmarkFetch(b *testing.B) {
 type canned struct{}
 
 func (canned) Still(context.Context) error { return nil }
-func (canned) Do(context.Context, *http.Request) (*http.Response, error) {
-	return &http.Response{
+func (canned) Do(context.Context, *egress.Request) (*egress.Response, error) {
+	return &egress.Response{
 		Status: 200, URL: "https://a.test/x", Header: [][2]string{{"content-type", "application/json"}}, Body: io.NopCloser(strings.NewReader(`{"n":1}`)),
 	}, nil
 }

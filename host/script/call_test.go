@@ -300,6 +300,10 @@ func TestFetchHandler(t *testing.T) {
 	if _, _, err := a.Fetch(t.Context(), call, Request{Method: "GET", URL: "https://x.y/bad"}); agent.KindOf(err) != agent.Failed || !strings.Contains(err.Error(), "must return a Response") {
 		t.Errorf("not a response: %v", err)
 	}
+	_, _, err = load(t, source(`export default { fetch() { return new Response("") } }`)).Call(t.Context(), Call{Function: "fetch"})
+	if e := agent.AsError(err); err == nil || e.Kind != agent.NotFound || !strings.Contains(e.Hint, "/http/") {
+		t.Errorf("a fetch handler that is called: %v", err)
+	}
 	if _, _, err := load(t, source(`export const f = 1`)).Fetch(t.Context(), call, Request{Method: "GET", URL: "https://x.y/"}); agent.KindOf(err) != agent.NotFound {
 		t.Errorf("no handler: %v", err)
 	}

@@ -99,12 +99,14 @@ func (v *vm) drive(done func() bool, stuck string) error {
 		switch {
 		case v.err != nil:
 			return v.err
+		case v.isSuspended():
+			return nil
 		case v.deliver():
 		case done():
 			v.launch() // what was called and is not waited for
 			return v.failure
 		case v.next():
-		case v.failure != nil || v.result != nil || v.response != nil:
+		case v.answered():
 			return v.failure // work given to waitUntil that waits for nothing
 		default:
 			return &agent.Error{Kind: agent.Failed, Msg: stuck,
@@ -124,10 +126,20 @@ type loaded struct {
 
 // evaluate runs the bundled module, up to the end of its top-level await.
 func (v *vm) evaluate(b *Bundle) error {
+	v.startModule(b)
+	return v.loadModule()
+}
+
+func (v *vm) startModule(b *Bundle) {
 	v.source = b.Map
 	m := v.eval(b.Code, moduleName, evalModule)
 	v.enter(kindLoaded, m)
 	v.call("qjs_free_value", m)
+}
+
+func (v *vm) loadModule() error {
+	v.loading = true
+	defer func() { v.loading = false }()
 	return v.drive(v.hasLoaded, "the module never finishes loading: its top-level await waits for nothing")
 }
 
@@ -172,8 +184,20 @@ func (v *vm) setFailure(b []byte) {
 	}
 	v.failure = &agent.Error{
 		Kind: agent.Failed, Msg: mapText(v.source, clip(msg)), Pos: topOf(v.source, clip(f.Stack)),
-		Stack: tidy(v.source, clip(f.Stack+f.Cause)),
+		Stack: tidy(v.source, clip(f.Stack+f.news())),
 	}
+}
+
+// news returns the cause, unless it says only what the error says itself, as with the TypeError of a request that was refused.
+func (f *failure) news() string {
+	rest, same := strings.CutPrefix(f.Cause, "\nCaused by: SkepError: "+f.Message+"\n")
+	if !same {
+		return f.Cause
+	}
+	if i := strings.Index(rest, "\nCaused by: "); i >= 0 {
+		return rest[i:]
+	}
+	return ""
 }
 
 // clip cuts what an author's code says of its failure to a length that is still read.

@@ -13,7 +13,7 @@ import (
 // TestPositions follows an error through several files of TypeScript, with lines that bundling moves.
 func TestPositions(t *testing.T) {
 	src := files("src/agent.ts",
-		"src/agent.ts", `import { check } from "./lib/check";
+		"src/agent.ts", `import { check } from "./lib/check"; import { SkepError } from "skep";
 import type { Order } from "./types";
 
 type Unused = { a: number };
@@ -34,6 +34,12 @@ export default {
 		} catch (e) {
 			throw new Error("outer", { cause: e });
 		}
+	},
+	same() { throw new TypeError("no host", { cause: new SkepError("denied", "no host") }); },
+	deeper() {
+		const cause = new SkepError("denied", "no host");
+		cause.cause = new RangeError("deep");
+		throw new TypeError("no host", { cause });
 	},
 };
 `,
@@ -67,6 +73,14 @@ const limit: number = 3; export function check(o: { amount: number }): boolean {
 	_, _, err = a.Call(t.Context(), Call{Function: "caused"})
 	if e := agent.AsError(err); err == nil || e.Pos.Line != 20 || !strings.Contains(e.Stack, "Caused by: RangeError: too small: é -1\nat check (src/lib/check.ts:4:76)") {
 		t.Errorf("caused: %v\n%s", err, e.Stack)
+	}
+	// A cause of ours that says the same is not said twice; what is below it is.
+	for function, want := range map[string]string{"same": "", "deeper": "Caused by: RangeError: deep"} {
+		_, _, err = a.Call(t.Context(), Call{Function: function})
+		e := agent.AsError(err)
+		if err == nil || e.Msg != "TypeError: no host" || strings.Contains(e.Stack, "SkepError") || !strings.Contains(e.Stack, want) || want == "" && strings.Contains(e.Stack, "Caused") {
+			t.Errorf("%s: %v\n%s", function, err, e.Stack)
+		}
 	}
 }
 

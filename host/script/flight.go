@@ -20,17 +20,25 @@ type flight struct {
 	ctx     context.Context // ends with the cell's life or with its result
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
-	calls   map[float64]context.CancelFunc // under way, by the prelude's id
-	waiting []request                      // in line
+	calls   map[float64]underWay // by the prelude's id
+	waiting []request            // in line
 	settled chan answer
 	alarm   *time.Timer
 	armed   bool
+	due     time.Time // of the alarm, by the call's clock
+	issued  uint64    // what was asked of the host, in all
 }
 
 type request struct {
-	id   float64
-	name string
-	body []byte
+	id     float64
+	name   string
+	body   []byte
+	number uint64 // in order of being asked, from 1
+}
+
+type underWay struct {
+	request
+	cancel context.CancelFunc
 }
 
 type answer struct {
@@ -84,7 +92,8 @@ func (v *vm) start(id float64, name string, body []byte) {
 		v.fail(agent.Exceeded(agent.LimitMemory, "the code's calls under way hold more than its limit of %d bytes", v.cell.Env().Limits.Memory))
 		return
 	}
-	v.waiting = append(v.waiting, request{id, name, body})
+	v.issued++
+	v.waiting = append(v.waiting, request{id, name, body, v.issued})
 }
 
 // launch begins the calls in line, as far as there is room.
@@ -93,31 +102,51 @@ func (v *vm) launch() {
 		return
 	}
 	if v.ctx == nil {
-		v.ctx, v.cancel = context.WithCancel(v.cell.Context())
-		v.calls = map[float64]context.CancelFunc{}
+		v.takeOff()
+		v.calls = map[float64]underWay{}
 		v.settled = make(chan answer)
 	}
-	call, settled, done := v.cell.Env().Calls, v.settled, v.ctx.Done()
+	settled, done := v.settled, v.ctx.Done()
+	var gone chan struct{}
+	if v.rest != nil {
+		gone = v.rest.gone
+	}
 	for len(v.waiting) > 0 && len(v.calls) < maxInFlight {
 		r := v.waiting[0]
 		v.waiting = v.waiting[1:]
 		ctx, cancel := context.WithCancel(v.ctx)
-		v.calls[r.id] = cancel
+		v.calls[r.id] = underWay{r, cancel}
+		call := v.caller(r)
 		v.wg.Go(func() {
 			defer cancel()
-			out, err := call(ctx, r.name, r.body)
+			out, err := call(ctx)
 			select {
 			case settled <- answer{r, out, err}:
 			case <-done:
+			case <-gone:
 			}
 		})
 	}
 }
 
+// takeOff makes the context of the calls. It ends with the cell, unless the call is suspended before that.
+func (v *vm) takeOff() {
+	if v.rest == nil {
+		v.ctx, v.cancel = context.WithCancel(v.cell.Context())
+		return
+	}
+	v.ctx, v.cancel = context.WithCancel(v.rest.ctx)
+	v.rest.unwatch = context.AfterFunc(v.cell.Context(), v.cancel)
+}
+
 // abandon forgets a call whose answer nobody wants.
 func (v *vm) abandon(id float64) {
-	if cancel := v.calls[id]; cancel != nil {
-		cancel() // its answer is dropped by the prelude
+	if c, is := v.calls[id]; is {
+		c.cancel() // its answer is dropped by the prelude
+		if v.rest != nil {
+			v.cell.Hold(-int64(len(c.body)))
+			delete(v.calls, id) // or before it
+		}
 		return
 	}
 	for i, r := range v.waiting {
@@ -138,8 +167,15 @@ func (v *vm) setAlarm(ms float64) {
 		}
 		return
 	}
-	v.armed = true
 	d := time.Duration(math.Min(ms, math.MaxInt32) * float64(time.Millisecond))
+	if v.rest != nil {
+		v.due = v.cell.Env().Now().Add(d)
+	}
+	v.arm(d)
+}
+
+func (v *vm) arm(d time.Duration) {
+	v.armed = true
 	if v.alarm == nil {
 		v.alarm = time.NewTimer(d)
 	} else {
@@ -149,6 +185,9 @@ func (v *vm) setAlarm(ms float64) {
 
 // next waits for one thing to happen and tells the prelude. It reports false when there is nothing to wait for.
 func (v *vm) next() bool {
+	if v.rest != nil {
+		return v.wait()
+	}
 	if len(v.waiting) == 1 && len(v.calls) == 0 && !v.armed {
 		// Nothing but this call's answer can come next, so it needs no goroutine of its own.
 		r := v.waiting[0]
@@ -216,7 +255,7 @@ func (v *vm) land() {
 	if v.alarm != nil {
 		v.alarm.Stop()
 	}
-	if v.cancel != nil {
+	if v.cancel != nil && !v.isSuspended() {
 		v.cancel()
 		v.wg.Wait()
 	}

@@ -145,7 +145,7 @@ func (v *vm) hostCall(stack []uint64) {
 		v.out(len(piece))
 		v.start(a.number(0), abi.CallReplyWrite, piece)
 	case "close":
-		_, _ = v.cell.Ask(abi.CallHTTPClose, abi.AppendHTTPID(nil, a.id(0))) // a request that nobody wants any more
+		v.closeExchange(a.id(0)) // a request that nobody wants any more
 	case "state":
 		v.cell.CountCall()
 		v.start(a.number(0), callState+a.text(1), []byte(a.text(2)))
@@ -154,7 +154,7 @@ func (v *vm) hostCall(stack []uint64) {
 		f, body := a.body(3)
 		v.start(a.number(0), abi.CallAgent, v.marshal(abi.AgentCall{Agent: a.text(1), Function: a.text(2), Type: f.mediaType(), Input: body}))
 	case "emit":
-		if _, err := v.cell.Ask(abi.CallEmit, v.marshal(abi.Emit{Name: a.text(0), Data: abi.Raw(a.text(1))})); err != nil {
+		if _, err := v.ask(abi.CallEmit, v.marshal(abi.Emit{Name: a.text(0), Data: abi.Raw(a.text(1))})); err != nil {
 			out = v.newText(string(errorBody(err)))
 		}
 	case "log":

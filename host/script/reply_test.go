@@ -24,6 +24,7 @@ const streams = `
 			case "/proxy": return fetch(req.headers.get("x-url"));
 			case "/fails": { let n = 0; return new Response(new ReadableStream({ pull(c) { if (n++) throw new RangeError("broken"); c.enqueue(bytes("x")) } }, { highWaterMark: 0 })) }
 			case "/endless": return new Response(new ReadableStream({ pull(c) { c.enqueue(new Uint8Array(1000)) }, cancel() { emit("cancelled") } }));
+			case "/teed": { const r = new Response(new ReadableStream()); const q = new Response(r.body); r.clone(); return q }
 			case "/used": { const r = new Response(new ReadableStream()); r.body.getReader(); return r }
 			}
 		},
@@ -140,8 +141,10 @@ func TestReplyInPieces(t *testing.T) {
 	if s != nil || err != nil {
 		t.Errorf("a short response: %+v, %v", s, err)
 	}
-	s, _, err = stream(t, w, a, Request{Method: "GET", URL: "http://x/used"}, agent.Limits{}, 1<<20)
-	if s != nil || agent.KindOf(err) != agent.Failed {
-		t.Errorf("a locked body: %+v, %v", s, err)
+	for _, path := range []string{"/used", "/teed"} {
+		s, _, err = stream(t, w, a, Request{Method: "GET", URL: "http://x" + path}, agent.Limits{}, 1<<20)
+		if s != nil || agent.KindOf(err) != agent.Failed {
+			t.Errorf("a locked body, %s: %+v, %v", path, s, err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ package script
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/cell"
@@ -59,6 +60,10 @@ const (
 // New compiles the script guest on cells, which must have been made with Funcs and with WASI, and makes the base image.
 // Close frees both.
 func New(ctx context.Context, cells *cell.Engine, o *Options) (*Engine, error) {
+	return newEngine(ctx, cells, guest.Prelude, o)
+}
+
+func newEngine(ctx context.Context, cells *cell.Engine, prelude []byte, o *Options) (*Engine, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -67,7 +72,7 @@ func New(ctx context.Context, cells *cell.Engine, o *Options) (*Engine, error) {
 	if e.code, err = cells.Compile(ctx, guest.Wasm, hostModule, "wasi_snapshot_preview1"); err != nil {
 		return nil, agent.Wrap(agent.Internal, err, "compile the script guest")
 	}
-	if err := e.makeBase(ctx, cells); err != nil {
+	if err := e.makeBase(ctx, cells, prelude); err != nil {
 		_ = e.code.Close(ctx)
 		return nil, agent.Wrap(agent.Internal, err, "make the base image of scripts")
 	}
@@ -76,8 +81,9 @@ func New(ctx context.Context, cells *cell.Engine, o *Options) (*Engine, error) {
 
 // makeBase makes the base image. The prelude is compiled in one instance and run in another, so that the image holds
 // neither its text nor what parsing it left in freed memory: that is two megabytes less in every image.
-func (e *Engine) makeBase(ctx context.Context, cells *cell.Engine) error {
-	env := cell.Env{Limits: agent.MaxLimits(), Imaging: true}
+func (e *Engine) makeBase(ctx context.Context, cells *cell.Engine, text []byte) error {
+	env := cell.Env{Limits: agent.MaxLimits()}
+	repeatable(&env)
 	build := func(do func(*vm) error) (*cell.Image, error) {
 		return cells.NewImage(ctx, e.code, env, func(_ context.Context, c *cell.Cell) error {
 			v := &vm{cell: c, h: &e.handles, preparing: true}
@@ -88,7 +94,7 @@ func (e *Engine) makeBase(ctx context.Context, cells *cell.Engine) error {
 	}
 	var prelude []byte
 	i, err := build(func(v *vm) error {
-		prelude = v.compile(guest.Prelude, preludeName)
+		prelude = v.compile(text, preludeName)
 		return v.err
 	})
 	if err != nil {
@@ -99,6 +105,20 @@ func (e *Engine) makeBase(ctx context.Context, cells *cell.Engine) error {
 	}
 	e.base, err = build(func(v *vm) error { return v.prepare(prelude) })
 	return err
+}
+
+// repeatable makes an Env for the making of an image that is the same whenever and wherever it is made, so that snapshots of its
+// cells mean something elsewhere: time stands still at 1970, as it does in Workers, and randomness is none. The prelude
+// refuses both to authors at that time, but for Date.
+func repeatable(env *cell.Env) {
+	env.Imaging, env.Now, env.Random = true, func() time.Time { return time.Unix(0, 0).UTC() }, zeros{}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
 }
 
 // Close frees the engine. Its agents must be closed before.

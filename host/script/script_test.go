@@ -16,6 +16,8 @@ import (
 // engine is shared by the tests of this package: compiling the guest takes a second.
 var engine *Engine
 
+var cellEngine *cell.Engine // of engine
+
 // With -copy the tests run on images that are copied, as where there is no memfd.
 var copied = flag.Bool("copy", false, "copy images instead of mapping them")
 
@@ -23,17 +25,21 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(func() int {
 		ctx := context.Background()
-		cells, err := cell.New(ctx, append(Funcs(), wasi.Funcs()...), &cell.Options{Copy: *copied})
+		var err error
+		cellEngine, err = cell.New(ctx, append(Funcs(), wasi.Funcs()...), &cell.Options{Copy: *copied})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer cells.Close(ctx)
-		if engine, err = New(ctx, cells, nil); err != nil {
+		defer cellEngine.Close(ctx)
+		if engine, err = New(ctx, cellEngine, nil); err != nil {
 			fmt.Fprintln(os.Stderr, err, agent.AsError(err).Stack)
 			return 1
 		}
 		defer engine.Close(ctx)
+		if os.Getenv(childVar) != "" {
+			return child(ctx)
+		}
 		return m.Run()
 	}())
 }

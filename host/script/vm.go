@@ -41,8 +41,10 @@ type vm struct {
 	ended     bool   // the result is there, and nothing runs on after it
 	awaited   uint64 // the promise of what the function returns, or 0
 
+	loading  bool // the bundle that runs once is being evaluated
 	rejected []rejected
 	flight
+	rest *rest // nil for a call that is never suspended
 }
 
 // call runs a function of the engine and returns its i32 result.

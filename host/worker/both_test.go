@@ -23,7 +23,7 @@ import (
 
 // cells is what a *host.Host and a *Pool have in common.
 type cells interface {
-	Prepare(ctx context.Context, src agent.Source, progress func(host.Progress)) (host.Prepared, error)
+	Prepare(ctx context.Context, who host.Who, src agent.Source, progress func(host.Progress)) (host.Prepared, error)
 	Call(ctx context.Context, c host.Call) (host.Result, error)
 	Fetch(ctx context.Context, c host.Call, req host.Request) (host.Response, agent.Usage, error)
 	Eval(ctx context.Context, src agent.Source, c host.Call) (host.Result, error)
@@ -66,7 +66,7 @@ const greeter = `
 func TestCallsAndAnswers(t *testing.T) {
 	both(t, agent.Limits{}, func(t *testing.T, h cells, s *shelf) {
 		src := script(greeter)
-		p, err := h.Prepare(t.Context(), src, nil)
+		p, err := h.Prepare(t.Context(), host.Who{}, src, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,19 +127,19 @@ func TestModules(t *testing.T) {
 		if _, err := h.Call(t.Context(), host.Call{Plugin: s.put(good), Function: "f"}); err != nil {
 			t.Error("not prepared before:", err)
 		}
-		if p, err := h.Prepare(t.Context(), good, func(host.Progress) {}); err != nil || !slices.Equal(p.Exports, []string{"f"}) {
+		if p, err := h.Prepare(t.Context(), host.Who{}, good, func(host.Progress) {}); err != nil || !slices.Equal(p.Exports, []string{"f"}) {
 			t.Error(p, err)
 		}
 		var stages []host.Progress
 		other := wasmBody(wasmtest.Code(0x01))
-		if _, err := h.Prepare(t.Context(), other, func(p host.Progress) { stages = append(stages, p) }); err != nil {
+		if _, err := h.Prepare(t.Context(), host.Who{}, other, func(p host.Progress) { stages = append(stages, p) }); err != nil {
 			t.Error(err)
 		}
 		size := int64(len(other.Files[other.Main]))
 		if !slices.Contains(stages, host.Progress{Stage: "compile", Total: size}) || !slices.Contains(stages, host.Progress{Stage: "compile", Done: size, Total: size}) {
 			t.Error(stages)
 		}
-		if err := second(h.Prepare(t.Context(), wasmBody(byte(0x6a)), nil)); agent.KindOf(err) != agent.Invalid {
+		if err := second(h.Prepare(t.Context(), host.Who{}, wasmBody(byte(0x6a)), nil)); agent.KindOf(err) != agent.Invalid {
 			t.Error(err)
 		}
 	})

@@ -23,6 +23,7 @@ type starter struct{}
 
 func (*starter) close()               {}
 func (*Pool) launch() (*child, error) { return nil, errNotHere }
+func (*child) pid() int               { return 0 }
 func (*child) end() *os.ProcessState  { return nil }
 func inherited() (net.Conn, error)    { return nil, errNotHere }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"io"
 	"sync"
 	"time"
 
@@ -19,9 +20,14 @@ const (
 // rest, so console output, host calls and the result are taken in the order in which the worker sent them.
 type flight struct {
 	plugin agent.Digest
+	weight int
 	calls  host.Calls
+	now    func() time.Time
+	random io.Reader
 	most   int64 // bytes that may be queued
 	wake   chan struct{}
+
+	waiting *host.Waiting
 
 	mu    sync.Mutex
 	queue []frame
@@ -34,7 +40,8 @@ type flight struct {
 
 func newFlight(c *host.Call) *flight {
 	return &flight{
-		plugin: c.Plugin, calls: c.Calls, wake: make(chan struct{}, 1),
+		plugin: c.Plugin, weight: c.Weight, calls: c.Calls, wake: make(chan struct{}, 1),
+		now: c.Now, random: c.Random, waiting: c.Waiting,
 		most: or(c.Limits.Memory, agent.DefaultLimits().Memory) + maxFrame,
 	}
 }
@@ -66,7 +73,7 @@ func (fl *flight) queued() []frame {
 
 // do sends a call and sees to it until its result is there or the worker is gone. The result is never nil.
 func (w *process) do(ctx context.Context, k kind, m *callMessage) (*resultMessage, error) {
-	m.calls = m.call.Calls != nil
+	m.calls, m.waiting = m.call.Calls != nil, waitingOf(&m.call)
 	fl := newFlight(&m.call)
 	id := w.add(fl)
 	defer w.remove(id)
@@ -74,12 +81,23 @@ func (w *process) do(ctx context.Context, k kind, m *callMessage) (*resultMessag
 		return &resultMessage{}, w.unsent(ctx, err)
 	}
 	asking, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // ended after the worker is told
-	defer fl.asks.Wait()
-	defer stop(nil)
+	suspended := false
+	defer func() {
+		if suspended { // what was asked of its host goes on without it, for as long as its caller
+			context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
+			return
+		}
+		stop(nil)
+		fl.asks.Wait()
+	}()
 	limit := or(m.call.Limits.Wall, agent.DefaultLimits().Wall) + 2*w.pool.opts.Prepare.Wall + patience
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	leaving, overdue := ctx.Done(), false
+	var nudge <-chan struct{}
+	if fl.waiting != nil {
+		nudge = fl.waiting.Nudge
+	}
 	for {
 		select {
 		case <-fl.wake:
@@ -90,9 +108,15 @@ func (w *process) do(ctx context.Context, k kind, m *callMessage) (*resultMessag
 					return &resultMessage{}, w.gone()
 				}
 				if res != nil {
+					suspended = res.suspended != nil
 					return res, resultError(ctx, res.err, overdue)
 				}
 			}
+		case _, open := <-nudge:
+			if !open {
+				nudge = nil
+			}
+			_ = w.link.post(frameNudge, id, nil)
 		case <-leaving:
 			leaving = nil
 			_ = w.link.post(frameCancel, id, nil)
@@ -142,6 +166,7 @@ func (w *process) add(fl *flight) uint64 {
 	defer w.mu.Unlock()
 	w.next++
 	w.flights[w.next] = fl
+	w.weight = fl.weight
 	return w.next
 }
 
@@ -156,7 +181,11 @@ func (w *process) remove(id uint64) {
 func (w *process) step(ctx context.Context, id uint64, fl *flight, f frame) (*resultMessage, error) {
 	switch f.kind {
 	case frameResult:
-		return decodeResult(f.body)
+		res, err := decodeResult(f.body)
+		if err == nil && res.suspended != nil && (fl.waiting == nil || fl.waiting.Rest == nil) {
+			return nil, errNonsense
+		}
+		return res, err
 	case frameDrop:
 		ask, err := decodeDrop(f.body)
 		fl.drop(ask)
@@ -166,18 +195,22 @@ func (w *process) step(ctx context.Context, id uint64, fl *flight, f frame) (*re
 	if err != nil {
 		return nil, err
 	}
-	if fl.calls == nil {
-		return nil, errNonsense
-	}
 	if f.kind == frameLine {
+		if fl.calls == nil {
+			return nil, errNonsense
+		}
 		_, _ = fl.calls(ctx, m.name, m.in)
 		return nil, nil
 	}
 	return nil, w.ask(ctx, fl, m)
 }
 
-// ask has a host call answered.
+// ask has a question answered.
 func (w *process) ask(ctx context.Context, fl *flight, m *askMessage) error {
+	answer := fl.answerer(m)
+	if answer == nil {
+		return errNonsense
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	fl.asksMu.Lock()
 	if fl.pending == nil {
@@ -197,7 +230,7 @@ func (w *process) ask(ctx context.Context, fl *flight, m *askMessage) error {
 		defer cancel()
 		var a answerMessage
 		var err error
-		a.out, err = fl.calls(ctx, m.name, m.in)
+		a.out, err = answer(ctx)
 		a.err = agent.AsError(err)
 		fl.asksMu.Lock()
 		delete(fl.pending, m.ask)

@@ -19,6 +19,7 @@ const (
 	frameEval    // id of the call
 	framePrepare // id of the call
 	frameCancel  // id of the call; empty
+	frameNudge   // id of the call; empty
 	frameAnswer  // id of the host call
 	frameSource  // id of the load
 
@@ -29,6 +30,7 @@ const (
 	frameAsk      // id of the call; a host call
 	frameDrop     // id of the call; a host call whose answer is no longer wanted
 	frameLoad     // id of the load
+	frameLoaded   // code was loaded, and what that has cost
 
 	frameProbe // tests only
 	frameKinds

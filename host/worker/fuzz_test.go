@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
@@ -54,6 +55,8 @@ func decode(k kind, b []byte) (decoded, error) {
 	case frameLoad:
 		d, err := decodeLoad(b)
 		return load(d), err
+	case frameLoaded:
+		return decodeLoaded(b)
 	default:
 		return nil, errNonsense
 	}
@@ -63,24 +66,31 @@ func samples() map[kind]decoded {
 	src := agent.Source{Kind: agent.Script, Main: "a.ts", Files: map[string][]byte{"a.ts": []byte("x"), "b": nil}}
 	c := &callMessage{
 		call: host.Call{
-			Plugin: "sha256:x", Tenant: "t", Function: "f", Input: agent.Text("in"), Config: map[string]string{"k": "v", "l": ""},
+			Plugin: "sha256:x", Tenant: "t", Agent: "a", Weight: 3, Function: "f", Input: agent.Text("in"), Config: map[string]string{"k": "v", "l": ""},
 			Limits: agent.DefaultLimits(), Depth: 3,
 		},
 		calls: true, request: host.Request{Method: "GET", URL: "http://a/", Header: [][2]string{{"a", "b"}}, Body: []byte("b")}, source: src,
 	}
 	e := &agent.Error{
-		Kind: agent.Exhausted, Msg: "m", Hint: "h", Limit: agent.LimitModule, Pos: agent.Pos{File: "f", Line: 1, Column: 2}, Stack: "s",
+		Kind: agent.Exhausted, Msg: "m", Hint: "h", After: 4, Limit: agent.MaxLimit, Pos: agent.Pos{File: "f", Line: 1, Column: 2}, Stack: "s",
 	}
+	waits := waitingMessage{
+		now: true, waiting: true, rest: true, nudge: true, resumed: true, export: true, resume: []byte("snapshot"), image: []byte("image"),
+		deliver: []host.Delivery{{ID: 2, Name: "agent", Out: []byte("o"), Sum: [32]byte{1}}, {Err: e}},
+	}
+	pending := host.Pending{Calls: []host.PendingCall{{ID: 3, Name: "agent", Input: []byte("i")}}, Alarm: time.Unix(5, 6)}
 	return map[kind]decoded{
-		frameCall: call{&callMessage{call: c.call, calls: true}, frameCall}, frameFetch: call{&callMessage{call: c.call, request: c.request}, frameFetch},
+		frameCall: call{&callMessage{call: c.call, calls: true, waiting: waits}, frameCall}, frameFetch: call{&callMessage{call: c.call, request: c.request}, frameFetch},
 		frameEval: call{&callMessage{call: c.call, source: src}, frameEval}, framePrepare: call{&callMessage{source: src}, framePrepare},
 		frameAnswer: &answerMessage{err: e, out: []byte("o")}, frameSource: &sourceMessage{source: src},
 		frameResult: &resultMessage{
 			err: e, usage: agent.Usage{CPU: 1, Wall: 2, Fuel: 3, Memory: 4, HostCalls: 5, In: 6, Out: 7, Log: 8}, output: agent.Text("o"),
 			response: host.Response{Status: 200, Header: [][2]string{{"c", "d"}}, Body: []byte("b")}, prepared: host.Prepared{Exports: []string{"f"}, Fetch: true},
+			suspended: &host.Suspension{Snapshot: []byte("s"), Pending: pending, Image: "sha256:x", Exported: []byte("e")},
 		},
 		frameProgress: progress{Stage: "compile", Done: 1, Total: 2}, frameLine: &askMessage{name: "log", in: []byte("l")},
-		frameAsk: &askMessage{ask: 1, name: "http", in: []byte("i")}, frameDrop: drop(9), frameLoad: load("sha256:y"),
+		frameAsk: &askMessage{ask: 1, what: askRest, number: 7, name: "http", in: []byte("i")}, frameDrop: drop(9), frameLoad: load("sha256:y"),
+		frameLoaded: &loadedMessage{agent: "a", usage: agent.Usage{CPU: 1, Wall: 2, Memory: 3, In: 4}, err: e},
 	}
 }
 

@@ -38,9 +38,23 @@ type ready struct {
 }
 
 func (h hello) host() host.Options {
-	return host.Options{
+	o := host.Options{
 		CacheDir: h.CacheDir, Python: h.Python, Copy: h.Copy, Images: h.Images, Cells: h.Cells, Waiting: h.Waiting, Loading: h.Loading,
 	}
+	if h.Role == roleWorker {
+		o.Memory = h.cells()
+	}
+	return o
+}
+
+// Of the memory that a worker may write its cells have one half, so that one that asks for more is told, before the kernel
+// refuses the process. Go's heap has three quarters of the other, after which it collects garbage harder.
+func (h hello) cells() int64 { return h.Memory / 2 }
+func (h hello) heap() int64 {
+	if h.Role == roleWorker {
+		return h.Memory / 8 * 3
+	}
+	return h.Memory / 4 * 3
 }
 
 // hello writes the first frame for a process of some role.

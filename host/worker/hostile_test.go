@@ -5,6 +5,7 @@ package worker
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"io"
 	"testing"
@@ -78,6 +79,26 @@ func nonsense(how string, call uint64) []byte {
 			b = appendFrame(b, frameLoad, n, func(e *encoder) { e.text("wanted") })
 		}
 		return b
+	case "too many loadings":
+		var b []byte
+		for range maxLoads + 1 {
+			b = appendFrame(b, frameLoaded, 0, (&loadedMessage{agent: "a"}).encode)
+		}
+		return b
+	case "a loading for nobody":
+		return appendFrame(nil, frameLoaded, 0, (&loadedMessage{agent: "../x"}).encode)
+	case "a rest that nobody asked for":
+		return appendFrame(nil, frameAsk, call, (&askMessage{what: askRest, in: []byte{0, 0}}).encode)
+	case "a delivery to nobody":
+		return appendFrame(nil, frameAsk, call, (&askMessage{what: askDelivered}).encode)
+	case "a clock that is not":
+		return appendFrame(nil, frameAsk, call, (&askMessage{what: askNow}).encode)
+	case "too much randomness":
+		return appendFrame(nil, frameAsk, call, (&askMessage{what: askRandom, in: binary.AppendUvarint(nil, maxRandom+1)}).encode)
+	case "an odd question":
+		return appendFrame(nil, frameAsk, call, (&askMessage{what: questions}).encode)
+	case "a suspension of what stays":
+		return appendFrame(nil, frameResult, call, (&resultMessage{suspended: &host.Suspension{Snapshot: []byte("s")}}).encode)
 	case "others' code":
 		return appendFrame(nil, frameLoad, 1, func(e *encoder) { e.text("sha256:other") })
 	}
@@ -87,7 +108,9 @@ func nonsense(how string, call uint64) []byte {
 func TestHostileWorkers(t *testing.T) {
 	for _, how := range []string{
 		"dead", "noise", "no kind", "not its kind", "a huge length", "an empty result", "a result and more", "a kind of error that is not",
-		"ready again", "the same ask twice", "too many asks", "too many loads",
+		"ready again", "the same ask twice", "too many asks", "too many loads", "too many loadings", "a loading for nobody",
+		"a rest that nobody asked for", "a delivery to nobody", "a clock that is not", "too much randomness", "an odd question",
+		"a suspension of what stays",
 	} {
 		t.Run(how, func(t *testing.T) {
 			p, err := New(&Options{Args: []string{"hostile", how}, Host: host.Options{
@@ -101,7 +124,7 @@ func TestHostileWorkers(t *testing.T) {
 			}
 			defer p.Close()
 			for range 2 {
-				_, err = p.Call(t.Context(), host.Call{Plugin: "wanted", Calls: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+				_, err = p.Call(t.Context(), host.Call{Plugin: "wanted", Random: rand.Reader, Calls: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}})

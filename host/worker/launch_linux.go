@@ -43,6 +43,8 @@ func (p *Pool) launch() (*child, error) {
 	return c, nil
 }
 
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
 // end kills the process, if it still runs, and reaps it.
 func (c *child) end() *os.ProcessState {
 	_ = c.conn.Close()

@@ -11,6 +11,7 @@ import (
 type callMessage struct {
 	call    host.Call // without its functions
 	calls   bool      // whether host calls are answered
+	waiting waitingMessage
 	request host.Request
 	source  agent.Source
 }
@@ -23,12 +24,16 @@ func (m *callMessage) encode(e *encoder, k kind) {
 	c := m.call
 	e.text(string(c.Plugin))
 	e.text(string(c.Tenant))
+	e.text(c.Agent)
+	e.int(int64(c.Weight))
 	e.text(c.Function)
 	putPayload(e, c.Input)
 	put(e, c.Config, e.text)
 	putLimits(e, c.Limits)
 	e.int(int64(c.Depth))
+	e.bool(c.Vars)
 	e.bool(m.calls)
+	m.waiting.encode(e)
 	switch k {
 	case frameFetch:
 		e.text(m.request.Method)
@@ -51,12 +56,16 @@ func decodeCall(k kind, b []byte) (*callMessage, error) {
 	c := &m.call
 	c.Plugin = agent.Digest(d.text())
 	c.Tenant = agent.App(d.text())
+	c.Agent = d.text()
+	c.Weight = int(d.int())
 	c.Function = d.text()
 	c.Input = getPayload(d)
 	c.Config = get(d, d.text)
 	c.Limits = getLimits(d)
 	c.Depth = int(d.int())
+	c.Vars = d.bool()
 	m.calls = d.bool()
+	m.waiting.decode(d)
 	if c.Depth < 0 {
 		d.fail()
 	}
@@ -77,6 +86,8 @@ type resultMessage struct {
 	output   agent.Payload
 	response host.Response
 	prepared host.Prepared
+
+	suspended *host.Suspension
 }
 
 func (m *resultMessage) encode(e *encoder) {
@@ -88,6 +99,7 @@ func (m *resultMessage) encode(e *encoder) {
 	e.bytes(m.response.Body)
 	e.texts(m.prepared.Exports)
 	e.bool(m.prepared.Fetch)
+	putSuspension(e, m.suspended)
 }
 
 func decodeResult(b []byte) (*resultMessage, error) {
@@ -95,25 +107,30 @@ func decodeResult(b []byte) (*resultMessage, error) {
 	m := &resultMessage{err: getError(d), usage: getUsage(d), output: getPayload(d)}
 	m.response = host.Response{Status: int(d.int()), Header: getHeader(d), Body: d.bytes()}
 	m.prepared = host.Prepared{Exports: d.texts(), Fetch: d.bool()}
+	m.suspended = getSuspension(d)
 	return m, d.done()
 }
 
-// askMessage is a host call. A line of console output has no ask.
+// askMessage is a host call, or another question about a call. A line of console output has no ask.
 type askMessage struct {
-	ask  uint64
-	name string
-	in   []byte
+	ask    uint64
+	what   question
+	number uint64 // see host.Number
+	name   string
+	in     []byte
 }
 
 func (m *askMessage) encode(e *encoder) {
 	e.uint(m.ask)
+	e.byte(byte(m.what))
+	e.uint(m.number)
 	e.text(m.name)
 	e.bytes(m.in)
 }
 
 func decodeAsk(b []byte) (*askMessage, error) {
 	d := &decoder{b: b}
-	m := &askMessage{ask: d.uint(), name: d.text(), in: d.bytes()}
+	m := &askMessage{ask: d.uint(), what: question(d.below(byte(questions))), number: d.uint(), name: d.text(), in: d.bytes()}
 	return m, d.done()
 }
 
@@ -160,6 +177,25 @@ func (m *sourceMessage) encode(e *encoder) {
 func decodeSource(b []byte) (*sourceMessage, error) {
 	d := &decoder{b: b}
 	m := &sourceMessage{err: getError(d), source: getSource(d)}
+	return m, d.done()
+}
+
+// loadedMessage tells what a loading has cost.
+type loadedMessage struct {
+	agent string
+	usage agent.Usage
+	err   *agent.Error
+}
+
+func (m *loadedMessage) encode(e *encoder) {
+	e.text(m.agent)
+	putUsage(e, m.usage)
+	putError(e, m.err)
+}
+
+func decodeLoaded(b []byte) (*loadedMessage, error) {
+	d := &decoder{b: b}
+	m := &loadedMessage{agent: d.text(), usage: getUsage(d), err: getError(d)}
 	return m, d.done()
 }
 
@@ -247,6 +283,7 @@ func putError(e *encoder, err *agent.Error) {
 	e.byte(byte(err.Kind))
 	e.text(err.Msg)
 	e.text(err.Hint)
+	e.int(int64(err.After))
 	e.byte(byte(err.Limit))
 	e.text(err.Pos.File)
 	e.int(int64(err.Pos.Line))
@@ -260,8 +297,8 @@ func getError(d *decoder) *agent.Error {
 	}
 	return &agent.Error{
 		Kind: agent.Kind(d.below(byte(agent.Cancelled) + 1)), Msg: d.text(), Hint: d.text(),
-		Limit: agent.Limit(d.below(byte(agent.LimitModule) + 1)),
-		Pos:   agent.Pos{File: d.text(), Line: int(d.int()), Column: int(d.int())}, Stack: d.text(),
+		After: time.Duration(d.int()), Limit: agent.Limit(d.below(byte(agent.MaxLimit) + 1)),
+		Pos: agent.Pos{File: d.text(), Line: int(d.int()), Column: int(d.int())}, Stack: d.text(),
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/host/fair"
 )
 
 // Options adjusts a Pool. The zero value is the default.
@@ -29,10 +30,12 @@ type Options struct {
 	Workers int           // processes at once; 64
 	Idle    time.Duration // without a call, after which a worker is stopped; two minutes
 	Memory  int64         // bytes of memory that a worker may write; 8 GiB
+	Total   int64         // that all may use together; three quarters of the machine's
 	Prepare PrepareLimits
 	Log     *slog.Logger // nil means nowhere
 
-	noFiles bool // tests: as if there were no landlock
+	noFiles bool                 // tests: as if there were no landlock
+	measure func(*process) int64 // of its memory; tests have their own
 }
 
 // PrepareLimits bounds what preparing one piece of code may cost. Zero fields mean the defaults.
@@ -48,15 +51,17 @@ type Pool struct {
 	log      *slog.Logger
 	ctx      context.Context // ends with the pool; it carries nothing
 	stop     context.CancelFunc
-	children chan struct{} // preparations at once
+	children *fair.Gate // for preparations
 	starts   starter
 	all      sync.WaitGroup // of processes
 
 	mu       sync.Mutex
 	closed   bool
+	watching bool
 	workers  map[agent.App]*process
 	failures map[agent.App]failures
-	prepared map[sourceKey]*preparation
+	prepared map[sourceKey]host.Prepared
+	underWay map[preparing]*preparation
 }
 
 // failures is how a tenant's workers fared that ended unasked.
@@ -70,7 +75,10 @@ func New(o *Options) (*Pool, error) {
 	if !confinable {
 		return nil, &agent.Error{Kind: agent.Unavailable, Msg: "worker processes need Linux", Hint: "use --isolation inline"}
 	}
-	p := &Pool{workers: map[agent.App]*process{}, failures: map[agent.App]failures{}, prepared: map[sourceKey]*preparation{}}
+	p := &Pool{
+		workers: map[agent.App]*process{}, failures: map[agent.App]failures{}, prepared: map[sourceKey]host.Prepared{},
+		underWay: map[preparing]*preparation{},
+	}
 	if o != nil {
 		p.opts = *o
 	}
@@ -80,6 +88,12 @@ func New(o *Options) (*Pool, error) {
 	p.opts.Workers = or(p.opts.Workers, 64)
 	p.opts.Idle = or(p.opts.Idle, 2*time.Minute)
 	p.opts.Memory = or(p.opts.Memory, 8<<30)
+	if p.opts.Total == 0 {
+		p.opts.Total = roomForAll()
+	}
+	if p.opts.measure == nil {
+		p.opts.measure = footprint
+	}
 	p.opts.Host.Images = or(p.opts.Host.Images, 256<<20)
 	l := &p.opts.Prepare
 	l.CPU, l.Wall, l.Memory = or(l.CPU, 30*time.Second), or(l.Wall, time.Minute), or(l.Memory, 3<<30)
@@ -97,7 +111,7 @@ func New(o *Options) (*Pool, error) {
 		*path = abs
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
-	p.children = make(chan struct{}, max(1, goruntime.GOMAXPROCS(0)/2))
+	p.children = fair.New(max(1, goruntime.GOMAXPROCS(0)/2), &fair.Options{Waiting: maxPreparing, What: "code to be prepared"})
 	return p, nil
 }
 
@@ -112,10 +126,10 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Call is host.Host's. The call's own clock and randomness do not cross: such calls are refused.
+// Call is host.Host's. What the code asks of a clock or a randomness of the call's own crosses each time.
 func (p *Pool) Call(ctx context.Context, c host.Call) (host.Result, error) {
 	res, err := p.do(ctx, frameCall, &callMessage{call: c})
-	return host.Result{Output: res.output, Usage: res.usage}, err
+	return host.Result{Output: res.output, Usage: res.usage, Suspended: res.suspended}, err
 }
 
 // Fetch is host.Host's.
@@ -127,14 +141,11 @@ func (p *Pool) Fetch(ctx context.Context, c host.Call, req host.Request) (host.R
 // Eval is host.Host's.
 func (p *Pool) Eval(ctx context.Context, src agent.Source, c host.Call) (host.Result, error) {
 	res, err := p.do(ctx, frameEval, &callMessage{call: c, source: src})
-	return host.Result{Output: res.output, Usage: res.usage}, err
+	return host.Result{Output: res.output, Usage: res.usage, Suspended: res.suspended}, err
 }
 
 // do has a call done by its tenant's worker. The result is never nil.
 func (p *Pool) do(ctx context.Context, k kind, m *callMessage) (*resultMessage, error) {
-	if m.call.Now != nil || m.call.Random != nil {
-		return &resultMessage{}, agent.Errorf(agent.Invalid, "a clock or randomness of the caller's does not cross to a worker process")
-	}
 	w, err := p.acquire(ctx, m.call.Tenant)
 	if err != nil {
 		return &resultMessage{}, err
@@ -187,6 +198,10 @@ func (p *Pool) use(tenant agent.App) (*process, error) {
 		w = newProcess(p, tenant, p.failures[tenant].next)
 		p.workers[tenant] = w
 		p.all.Go(w.run)
+		if !p.watching {
+			p.watching = true
+			p.all.Go(p.watch)
+		}
 	}
 	w.users++
 	w.idle.Stop()
@@ -211,6 +226,28 @@ func (p *Pool) retire(w *process) {
 	if w.users == 0 && p.workers[w.tenant] == w {
 		p.dismiss(w)
 	}
+}
+
+// Worker is a worker process that is there now.
+type Worker struct {
+	App agent.App
+	PID int
+}
+
+// Workers lists the worker processes that are ready, in no order.
+func (p *Pool) Workers() (list []Worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for app, w := range p.workers {
+		select {
+		case <-w.ready:
+			if !w.link.isDead() {
+				list = append(list, Worker{app, int(w.pid.Load())})
+			}
+		default:
+		}
+	}
+	return list
 }
 
 // evict stops the worker that has been idle for the longest time, and reports false when all are busy. The caller holds

@@ -244,7 +244,7 @@ func TestCompileBomb(t *testing.T) {
 			refused := make(chan error, 1)
 			start := time.Now()
 			go func() {
-				_, err := p.Prepare(t.Context(), src, nil)
+				_, err := p.Prepare(t.Context(), host.Who{App: "a"}, src, nil)
 				refused <- err
 			}()
 			for served := 0; ; served++ {
@@ -283,7 +283,7 @@ func TestClosing(t *testing.T) {
 		t.Error(err)
 	}
 	for _, err := range []error{
-		second(p.Call(t.Context(), host.Call{Plugin: d})), second(p.Prepare(t.Context(), script(``), nil)),
+		second(p.Call(t.Context(), host.Call{Plugin: d})), second(p.Prepare(t.Context(), host.Who{}, script(``), nil)),
 	} {
 		if agent.KindOf(err) != agent.Unavailable {
 			t.Error(err)

@@ -23,10 +23,18 @@ func keyOf(src agent.Source) sourceKey {
 	return sha256.Sum256(e)
 }
 
-// maxPrepared is how many preparations are remembered.
-const maxPrepared = 10_000
+const (
+	maxPrepared  = 10_000 // preparations that went well are remembered
+	maxPreparing = 256    // may wait
+)
 
-// preparation is one that is under way, or that went well.
+// preparing is what an app wants to be prepared.
+type preparing struct {
+	app agent.App
+	key sourceKey
+}
+
+// preparation is one that is under way.
 type preparation struct {
 	done chan struct{} // closed when res and err are set
 	res  host.Prepared
@@ -35,21 +43,24 @@ type preparation struct {
 
 // Prepare checks and compiles code in a process of its own, and runs its initialisers once. What it compiled is kept in
 // the directory for compiled code, where workers find it. progress may be nil. Beside host.Host's errors, code that costs
-// more than Options.Prepare allows gets an Exhausted one, and code that ends the process an Invalid one. Callers with the
-// same code share one process, which goes on when one of them leaves; the first one's progress is told.
-func (p *Pool) Prepare(ctx context.Context, src agent.Source, progress func(host.Progress)) (host.Prepared, error) {
-	k := keyOf(src)
+// more than Options.Prepare allows gets an Exhausted one, and code that ends the process an Invalid one. Callers of one
+// app with the same code share one process, which goes on when one of them leaves; the first one's progress is told.
+func (p *Pool) Prepare(ctx context.Context, who host.Who, src agent.Source, progress func(host.Progress)) (host.Prepared, error) {
+	k := preparing{who.App, keyOf(src)}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return host.Prepared{}, errClosed()
 	}
-	prep := p.prepared[k]
+	if res, ok := p.prepared[k.key]; ok {
+		p.mu.Unlock()
+		return res, nil
+	}
+	prep := p.underWay[k]
 	if prep == nil {
 		prep = &preparation{done: make(chan struct{})}
-		p.forgetSome()
-		p.prepared[k] = prep
-		p.all.Go(func() { p.fill(k, prep, src, progress) })
+		p.underWay[k] = prep
+		p.all.Go(func() { p.fill(k, who, prep, src, progress) })
 	}
 	p.mu.Unlock()
 	select {
@@ -62,38 +73,54 @@ func (p *Pool) Prepare(ctx context.Context, src agent.Source, progress func(host
 
 func errClosed() error { return agent.Errorf(agent.Unavailable, "the host is closing") }
 
-// forgetSome makes room for one more. The caller holds the lock.
-func (p *Pool) forgetSome() {
-	for k, prep := range p.prepared {
-		if len(p.prepared) < maxPrepared {
-			return
-		}
-		select {
-		case <-prep.done:
-			delete(p.prepared, k)
-		default:
-		}
-	}
-}
-
-func (p *Pool) fill(k sourceKey, prep *preparation, src agent.Source, progress func(host.Progress)) {
-	prep.res, prep.err = p.inChild(src, progress)
-	if prep.err != nil {
+// fill prepares code when the app has its turn. Another app may have had the same prepared by then.
+func (p *Pool) fill(k preparing, who host.Who, prep *preparation, src agent.Source, progress func(host.Progress)) {
+	leave, err := p.children.Enter(p.ctx, who)
+	isThere := false
+	if err == nil {
 		p.mu.Lock()
-		delete(p.prepared, k)
+		prep.res, isThere = p.prepared[k.key]
 		p.mu.Unlock()
+		if !isThere {
+			var cost agent.Usage
+			prep.res, cost, err = p.inChild(src, progress)
+			if p.opts.Host.Loaded != nil {
+				p.opts.Host.Loaded(host.Loaded{Who: who, Usage: cost, Err: err})
+			}
+		}
+		leave()
+	} else if p.ctx.Err() != nil {
+		err = errClosed()
 	}
+	prep.err = err
+	p.mu.Lock()
+	delete(p.underWay, k)
+	if err == nil {
+		p.remember(k.key, prep.res)
+	}
+	p.mu.Unlock()
 	close(prep.done)
 }
 
+// remember keeps what is known of some code, and forgets any other when that is too much. The caller holds the lock.
+func (p *Pool) remember(k sourceKey, res host.Prepared) {
+	for old := range p.prepared {
+		if len(p.prepared) < maxPrepared {
+			break
+		}
+		delete(p.prepared, old)
+	}
+	p.prepared[k] = res
+}
+
 // source loads code for a worker. What has to be compiled was compiled by a process that this pool watched.
-func (p *Pool) source(ctx context.Context, d agent.Digest) (agent.Source, error) {
+func (p *Pool) source(ctx context.Context, who host.Who, d agent.Digest) (agent.Source, error) {
 	if p.opts.Host.Load == nil {
 		return agent.Source{}, agent.Errorf(agent.NotFound, "no code with digest %s", d)
 	}
 	src, err := p.opts.Host.Load(ctx, d)
 	if err == nil && src.Kind != agent.Script {
-		_, err = p.Prepare(ctx, src, nil)
+		_, err = p.Prepare(ctx, who, src, nil)
 	}
 	return src, err
 }
@@ -101,20 +128,19 @@ func (p *Pool) source(ctx context.Context, d agent.Digest) (agent.Source, error)
 // errDone ends the reading of a process that has said all.
 var errDone = errors.New("done")
 
-// inChild prepares code in a new process.
-func (p *Pool) inChild(src agent.Source, progress func(host.Progress)) (host.Prepared, error) {
-	select {
-	case p.children <- struct{}{}:
-		defer func() { <-p.children }()
-	case <-p.ctx.Done():
-		return host.Prepared{}, errClosed()
+// inChild prepares code in a new process, and tells what all of that has cost.
+func (p *Pool) inChild(src agent.Source, progress func(host.Progress)) (_ host.Prepared, cost agent.Usage, err error) {
+	start := time.Now()
+	defer func() { cost.Wall = time.Since(start) }()
+	for _, b := range src.Files {
+		cost.In += int64(len(b))
 	}
 	limits := p.opts.Prepare
 	ctx, stop := context.WithTimeout(p.ctx, limits.Wall)
 	defer stop()
 	c, err := p.launch()
 	if err != nil {
-		return host.Prepared{}, agent.Wrap(agent.Unavailable, err, "a process to prepare the code in could not be started")
+		return host.Prepared{}, cost, agent.Wrap(agent.Unavailable, err, "a process to prepare the code in could not be started")
 	}
 	l := newLink(c.conn)
 	defer context.AfterFunc(ctx, func() { l.fail(ctx.Err()) })()
@@ -150,25 +176,29 @@ func (p *Pool) inChild(src agent.Source, progress func(host.Progress)) (host.Pre
 	})
 	writer.Wait()
 	state := c.end()
+	cost.CPU = state.SystemTime() + state.UserTime()
+	if used, ok := state.SysUsage().(*syscall.Rusage); ok {
+		cost.Memory = used.Maxrss << 10
+	}
 	if errors.Is(err, errDone) {
 		if e := res.err; e != nil && e.Kind == agent.Invalid && saysNoMemory(e.Msg) { // the engine got none for the code
-			return host.Prepared{}, tooMuchMemory(limits)
+			return host.Prepared{}, cost, tooMuchMemory(limits)
 		}
-		return res.prepared, errorOf(res.err)
+		return res.prepared, cost, errorOf(res.err)
 	}
 	switch {
 	case p.ctx.Err() != nil:
-		return host.Prepared{}, errClosed()
+		return host.Prepared{}, cost, errClosed()
 	case errors.Is(err, context.DeadlineExceeded):
-		return host.Prepared{}, agent.Exceeded(agent.LimitModule, "preparing the code took more than %v", limits.Wall)
+		return host.Prepared{}, cost, agent.Exceeded(agent.LimitModule, "preparing the code took more than %v", limits.Wall)
 	case !isReady:
-		return host.Prepared{}, agent.Wrap(agent.Unavailable, err, "the process to prepare the code in did not start")
+		return host.Prepared{}, cost, agent.Wrap(agent.Unavailable, err, "the process to prepare the code in did not start")
 	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New(state.String())
 	}
 	p.log.Warn("preparing code ended its process", "error", err, "cpu", state.SystemTime()+state.UserTime())
-	return host.Prepared{}, refusal(limits, state, c.stderr.ranOut(), err)
+	return host.Prepared{}, cost, refusal(limits, state, c.stderr.ranOut(), err)
 }
 
 // refusal explains the end of a process that was preparing code.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
 )
 
 const (
@@ -21,6 +23,7 @@ type process struct {
 	pool   *Pool
 	tenant agent.App
 	made   time.Time
+	pid    atomic.Int64
 	after  time.Time // not to be started before
 	link   *link     // its connection comes with the process
 	ready  chan struct{}
@@ -32,8 +35,11 @@ type process struct {
 
 	mu      sync.Mutex
 	flights map[uint64]*flight
+	weight  int // of the app, as the last call said
 	next    uint64
 	loads   int
+	asked   int            // for code, in all
+	told    int            // of loadings, in all
 	work    sync.WaitGroup // loads
 }
 
@@ -94,6 +100,7 @@ func (w *process) live() error {
 		c.end()
 		return w.link.reason()
 	}
+	w.pid.Store(int64(c.pid()))
 	var writer sync.WaitGroup
 	writer.Go(w.link.write)
 	late := time.AfterFunc(startLimit, func() { w.link.fail(errors.New("the worker process did not become ready")) })
@@ -139,7 +146,14 @@ func (p *Pool) readReady(f frame) error {
 
 // gone is the error of calls whose worker ended.
 func (w *process) gone() error {
-	return &agent.Error{Kind: agent.Unavailable, Msg: "the worker process ended", Hint: "try again", Err: w.link.reason()}
+	err := w.link.reason()
+	if errors.Is(err, errHungry) {
+		return &agent.Error{
+			Kind: agent.Unavailable, Limit: agent.LimitMemory, Msg: "the app's worker process was ended: it used too much memory",
+			Hint: "let fewer calls run at once, or ones that need less memory", Err: err,
+		}
+	}
+	return &agent.Error{Kind: agent.Unavailable, Msg: "the worker process ended", Hint: "try again", Err: err}
 }
 
 // handle takes a frame of a worker that is ready. It must not wait. An error ends the worker.
@@ -153,6 +167,12 @@ func (w *process) handle(f frame) error {
 			return nil // the call was given up
 		}
 		return fl.take(f)
+	case frameLoaded:
+		m, err := decodeLoaded(f.body)
+		if err != nil {
+			return err
+		}
+		return w.loaded(m)
 	case frameLoad:
 		d, err := decodeLoad(f.body)
 		if err != nil {
@@ -163,6 +183,21 @@ func (w *process) handle(f frame) error {
 	return errNonsense
 }
 
+// loaded passes on what a loading has cost. A worker tells of about as many as it asked for code.
+func (w *process) loaded(m *loadedMessage) error {
+	w.mu.Lock()
+	w.told++
+	over := w.told > 2*w.asked+maxLoads
+	w.mu.Unlock()
+	if over || m.agent != "" && agent.CheckName("agent", m.agent) != nil {
+		return errNonsense
+	}
+	if tell := w.pool.opts.Host.Loaded; tell != nil {
+		tell(host.Loaded{Who: host.Who{App: w.tenant, Agent: m.agent}, Usage: m.usage, Err: errorOf(m.err)})
+	}
+	return nil
+}
+
 // load answers a worker that wants code: only that of calls it was given.
 func (w *process) load(id uint64, d agent.Digest) error {
 	w.mu.Lock()
@@ -171,6 +206,8 @@ func (w *process) load(id uint64, d agent.Digest) error {
 	for _, fl := range w.flights {
 		asked = asked || fl.plugin == d
 	}
+	weight := w.weight
+	w.asked++
 	if w.loads++; w.loads > maxLoads {
 		return errNonsense
 	}
@@ -180,7 +217,7 @@ func (w *process) load(id uint64, d agent.Digest) error {
 		ctx, stop := w.link.context()
 		defer stop()
 		if asked {
-			m.source, err = w.pool.source(ctx, d)
+			m.source, err = w.pool.source(ctx, host.Who{App: w.tenant, Weight: weight}, d)
 		}
 		m.err = agent.AsError(err)
 		if m.err != nil {

@@ -40,6 +40,7 @@ type server struct {
 
 	mu     sync.Mutex
 	calls  map[uint64]context.CancelCauseFunc
+	nudges map[uint64]chan struct{} // of calls that can be
 	asks   map[uint64]chan *answerMessage
 	loads  map[uint64]chan *sourceMessage
 	next   uint64
@@ -48,7 +49,7 @@ type server struct {
 }
 
 func (s *server) serve(ctx context.Context) error {
-	s.calls = map[uint64]context.CancelCauseFunc{}
+	s.calls, s.nudges = map[uint64]context.CancelCauseFunc{}, map[uint64]chan struct{}{}
 	s.asks = map[uint64]chan *answerMessage{}
 	s.loads = map[uint64]chan *sourceMessage{}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -82,6 +83,9 @@ func (s *server) handle(f frame) error {
 		ctx, cancel := context.WithCancelCause(s.ctx)
 		s.mu.Lock()
 		s.calls[f.id] = cancel
+		if m.waiting.nudge {
+			s.nudges[f.id] = make(chan struct{}, 1)
+		}
 		s.mu.Unlock()
 		s.work.Go(func() { s.answer(ctx, f, m) })
 		return nil
@@ -90,6 +94,14 @@ func (s *server) handle(f frame) error {
 		defer s.mu.Unlock()
 		if cancel := s.calls[f.id]; cancel != nil {
 			cancel(agent.Errorf(agent.Cancelled, "the call was cancelled"))
+		}
+		return nil
+	case frameNudge:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		select {
+		case s.nudges[f.id] <- struct{}{}:
+		default: // it will be asked anyhow, or has ended
 		}
 		return nil
 	case frameAnswer:
@@ -127,6 +139,9 @@ func (s *server) begin(f frame) error {
 	s.role = h.Role
 	o := h.host()
 	o.Load = s.load
+	if h.Role == roleWorker {
+		o.Loaded = s.loaded
+	}
 	var r ready
 	made, err := host.New(s.ctx, &o)
 	if err == nil && s.confine.start != nil {
@@ -149,28 +164,30 @@ func (s *server) answer(ctx context.Context, f frame, m *callMessage) {
 	var res resultMessage
 	var err error
 	c := m.call
+	s.mu.Lock()
+	nudge := s.nudges[f.id]
+	s.mu.Unlock()
+	s.remote(ctx, f.id, &c, &m.waiting, nudge)
 	if m.calls {
-		c.Calls = func(ctx context.Context, name string, in []byte) ([]byte, error) { return s.ask(ctx, f.id, name, in) }
+		c.Calls = func(ctx context.Context, name string, in []byte) ([]byte, error) {
+			return s.ask(ctx, f.id, &askMessage{number: host.Number(ctx), name: name, in: in})
+		}
 		c.Lines = s.lines(f.id)
 	}
 	switch f.kind {
 	case frameCall:
 		var r host.Result
 		r, err = s.host.Call(ctx, c)
-		res.output, res.usage = r.Output, r.Usage
+		res.output, res.usage, res.suspended = r.Output, r.Usage, r.Suspended
 	case frameFetch:
 		res.response, res.usage, err = s.host.Fetch(ctx, c, m.request)
 	case frameEval:
 		var r host.Result
 		r, err = s.host.Eval(ctx, m.source, c)
-		res.output, res.usage = r.Output, r.Usage
+		res.output, res.usage, res.suspended = r.Output, r.Usage, r.Suspended
 	case framePrepare:
 		res.prepared, err = s.prepare(ctx, f.id, m.source)
 	}
-	s.mu.Lock()
-	s.calls[f.id](nil)
-	delete(s.calls, f.id)
-	s.mu.Unlock()
 	if res.err = agent.AsError(err); res.err != nil && res.err.Kind == agent.Internal {
 		slog.Error("a call failed", "app", c.Tenant, "error", err) // the cause does not cross
 	}
@@ -178,6 +195,15 @@ func (s *server) answer(ctx context.Context, f frame, m *callMessage) {
 		res = resultMessage{usage: res.usage, err: agent.AsError(err)}
 		_ = s.link.post(frameResult, f.id, res.encode)
 	}
+	s.forgetCall(f.id) // after the result: the host calls of one that was suspended go on, and are not to be dropped
+}
+
+func (s *server) forgetCall(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[id](nil)
+	delete(s.calls, id)
+	delete(s.nudges, id)
 }
 
 // prepare compiles code, gives up the right to write what is compiled, and runs its initialisers.
@@ -199,7 +225,7 @@ func (s *server) prepare(ctx context.Context, id uint64, src agent.Source) (host
 			return host.Prepared{}, err
 		}
 	}
-	return s.host.Prepare(ctx, src, tell)
+	return s.host.Prepare(ctx, host.Who{}, src, tell)
 }
 
 // lineWindow is how many lines of console output may be on their way before one is waited for.
@@ -210,18 +236,18 @@ func (s *server) lines(id uint64) host.Calls {
 	n := 0
 	return func(ctx context.Context, name string, in []byte) ([]byte, error) {
 		if n++; n%lineWindow == 0 {
-			return s.ask(ctx, id, name, in)
+			return s.ask(ctx, id, &askMessage{name: name, in: in})
 		}
 		m := askMessage{name: name, in: in}
 		return nil, s.link.send(ctx, frameLine, id, m.encode)
 	}
 }
 
-// ask has a host call answered by the pool.
-func (s *server) ask(ctx context.Context, id uint64, name string, in []byte) ([]byte, error) {
+// ask has a question answered by the pool.
+func (s *server) ask(ctx context.Context, id uint64, m *askMessage) ([]byte, error) {
 	n, answered := expect(s, s.asks)
 	defer forget(s, s.asks, n)
-	m := askMessage{ask: n, name: name, in: in}
+	m.ask = n
 	if err := s.link.send(ctx, frameAsk, id, m.encode); err != nil {
 		return nil, err
 	}
@@ -235,6 +261,12 @@ func (s *server) ask(ctx context.Context, id uint64, name string, in []byte) ([]
 		_ = s.link.post(frameDrop, id, func(e *encoder) { e.uint(n) })
 		return nil, agent.Wrap(agent.Cancelled, context.Cause(ctx), "the call to the host was given up")
 	}
+}
+
+// loaded tells the pool what a loading has cost, before the call is answered that waited for it.
+func (s *server) loaded(l host.Loaded) {
+	m := loadedMessage{agent: l.Who.Agent, usage: l.Usage, err: agent.AsError(l.Err)}
+	_ = s.link.post(frameLoaded, 0, m.encode)
 }
 
 // load has code sent by the pool, once for all calls that want the same.

@@ -189,12 +189,13 @@ const noBytes = new Uint8Array();
 // sendStream sends a body piece by piece, as fast as it is taken. It returns what is left to be sent: nothing, or all of it where
 // nobody takes pieces.
 async function sendStream(head, source) {
+  const reader = source instanceof Remote ? null : source.getReader(); // before the status is gone: a stream that is locked is an error
   try {
     await callHost((id) => host.reply(id, head));
   } catch {
+    reader?.releaseLock();
     return readSource(source);
   }
-  const reader = source instanceof Remote ? null : source.getReader();
   for (;;) {
     const { bytes, last } = reader === null ? await source.read() : await nextOf(reader);
     if (bytes.length > 0) {
