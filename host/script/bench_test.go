@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/host/grant"
 	"github.com/skep-dev/skep/host/egress"
+	"github.com/skep-dev/skep/host/grant"
 	"github.com/skep-dev/skep/host/grant/http"
 )
 
