@@ -110,6 +110,11 @@ func TestShapes(t *testing.T) {
 	if got := result(t, load(t, source(`export default class { constructor(ctx, env) { this.env = env } go() { return this.env.mark } }`)), Call{Function: "go", Config: config}); got != "!" {
 		t.Errorf("a class gets (ctx, env): %q", got)
 	}
+	// Settings are listed and copied like any object.
+	listed := `export const go = (x, { config }) => [config, { ...config }, Object.entries(config), structuredClone({ ...config })]`
+	if got, want := result(t, load(t, source(listed)), Call{Function: "go", Config: config}), `[{"mark":"!"},{"mark":"!"},[["mark","!"]],{"mark":"!"}]`; got != want {
+		t.Errorf("settings: %s, want %s", got, want)
+	}
 }
 
 func TestNotCallable(t *testing.T) {

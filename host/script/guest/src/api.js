@@ -17,7 +17,11 @@ export const config = new Proxy(create(null), setPrototypeOf({
   get: (_, k) => here()[k],
   has: (_, k) => k in here(),
   ownKeys: () => ownKeys(here()),
-  getOwnPropertyDescriptor: (_, k) => getOwnPropertyDescriptor(here(), k),
+  getOwnPropertyDescriptor: (_, k) => {
+    const d = getOwnPropertyDescriptor(here(), k);
+    if (d !== undefined) d.configurable = true; // for a proxy may not say otherwise of what its target has not
+    return d;
+  },
   set: readOnly,
   defineProperty: readOnly,
   deleteProperty: readOnly,
