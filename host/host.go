@@ -37,7 +37,7 @@ type Options struct {
 	Memory   int64  // bytes of memory that all cells may have together; 0 means no bound
 	Cells    int    // cells that may live at once for calls from outside; 0 means 256
 	Waiting  int    // calls that may wait for a cell, half of them of one app; 0 means four for each cell
-	Prepares int    // pieces of code that are prepared at once; 0 means one for each processor
+	Prepares int    // pieces of code that are compiled at once; 0 means half of the processors, so that calls find one
 
 	// Loading bounds what code may do while it is initialised, once, for its image. Zero fields mean 5 s of CPU and the
 	// defaults of calls.
@@ -82,9 +82,9 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 		h.gates = append(h.gates, fair.New(cells, &fair.Options{Waiting: h.opts.Waiting, What: "a cell"}))
 	}
 	if h.opts.Prepares == 0 {
-		h.opts.Prepares = goruntime.GOMAXPROCS(0)
+		h.opts.Prepares = max(1, goruntime.GOMAXPROCS(0)/2)
 	}
-	h.bundling = fair.New(h.opts.Prepares, &fair.Options{Waiting: h.opts.Waiting, What: "code to be bundled"})
+	h.bundling = fair.New(goruntime.GOMAXPROCS(0), &fair.Options{Waiting: h.opts.Waiting, What: "code to be bundled"})
 	h.preparing = fair.New(h.opts.Prepares, &fair.Options{Waiting: maxPreparing, What: "code to be prepared"})
 	h.images = newImages(h.opts.Images)
 	var err error

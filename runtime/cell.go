@@ -60,7 +60,8 @@ func (r *Runtime) inCell(ctx context.Context, j job, run func(context.Context, h
 	d := r.door(j)
 	closeDoor := sync.OnceFunc(d.Close)
 	defer closeDoor()
-	done := r.stats.begin()
+	done := sync.OnceFunc(r.stats.begin())
+	defer done()
 	usage, err := run(ctx, host.Call{
 		Plugin: j.plugin, Tenant: j.App, Agent: j.Agent, Weight: j.weight, Function: j.function, Input: j.input, Config: j.config, Limits: j.limits,
 		Calls: d.Call, Depth: j.depth, Vars: j.grants != nil && j.grants().State != nil,

@@ -21,8 +21,9 @@ const (
 	hostCall = 10 * time.Microsecond // what a call to the host costs whoever makes it, beside the time in its own code
 )
 
-// starters is how many cells of a tenant may run beside each processor without taking turns.
-const starters = 4
+// starters is how many cells of a tenant may run for each processor without taking turns. More, and who floods the machine with
+// short calls fills its run queues, in which all others wait.
+const starters = 1
 
 // turns shares the processors among cells.
 //
