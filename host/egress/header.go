@@ -13,7 +13,7 @@ import (
 // habit, and means what is done anyway; who sets a refused one means to have the request end somewhere else than it does.
 var (
 	dropped = []string{"Accept-Encoding", "Connection", "Content-Length", "Expect", "Keep-Alive", "Te"}
-	refused = []string{"Http2-Settings", "Trailer", "Transfer-Encoding", "Upgrade"} // and Proxy-*
+	refused = []string{"Http2-Settings", "Proxy", "Trailer", "Transfer-Encoding", "Upgrade"} // and Proxy-*
 
 	// crossing are the headers that do not follow a redirect to another origin, with those that hold a placeholder.
 	crossing = []string{"Authorization", "Cookie", "Cookie2", "Origin", "Referer"}
