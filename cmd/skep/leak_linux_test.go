@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"html"
 	"io"
@@ -32,10 +36,15 @@ const (
 	canaryJSON   = `cAn"ry<j>/+ö&&7#json-4444`
 	canaryBasic  = `cAn"ry<b>/+ö&&7#basic-5555`
 	canaryClient = `cAn"ry<c>/+ö&&7#client-666`
-	canaryToken  = `tok-cAnry.exchanged~7777_88` // what the client's secret is exchanged for
+	canaryToken  = `tok-cAnry.exchanged~7777_88`   // what the client's secret is exchanged for
+	canaryGitHub = `ghs_cAnryInstalled9999x0`      // what the private key of a GitHub App is exchanged for
+	canaryAWS    = `cAnry/K7MDENG+bPxRfiCYaws8888` // signs, and never leaves
 )
 
-var canaries = []string{canaryHeader, canaryQuery, canaryForm, canaryJSON, canaryBasic, canaryClient, canaryToken}
+var (
+	canaries = []string{canaryHeader, canaryQuery, canaryForm, canaryJSON, canaryBasic, canaryClient, canaryToken, canaryGitHub, canaryAWS}
+	arriving = canaries[:len(canaries)-1]
+)
 
 // encodings are what an upstream may turn a value into that a reader could turn back.
 var encodings = []func(string) string{
@@ -119,12 +128,16 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/token":
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"access_token":%q,"token_type":"bearer","expires_in":3600}`, canaryToken)
+	case "/app/installations/1/access_tokens":
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"token":%q,"expires_at":%q}`, canaryGitHub, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	case "/token-broken":
 		http.Error(w, `{"error":"`+said+`"}`, http.StatusBadRequest)
 	case "/hold":
 		e.held <- struct{}{}
 		<-e.hold
 	case "/redirect":
+		values = append(values, "none")
 		http.Redirect(w, r, "/"+url.PathEscape(values[0])+"?q="+url.QueryEscape(values[0]), http.StatusFound)
 	case "/cut":
 		w.Header().Set("Content-Length", "100000")
@@ -174,6 +187,8 @@ const leaky = `
 		basic: (p) => fetch(base + p, { headers: { authorization: secret("basic") } }),
 		client: (p) => fetch(base + p, auth("client")),
 		broken: (p) => fetch(base + p, auth("broken")),
+		github: (p) => fetch(base + p, auth("github")),
+		aws: (p) => fetch(base + p, { headers: { authorization: secret("aws") } }),
 	};
 	const kept = [];
 	export async function all() {
@@ -229,6 +244,10 @@ func TestNoSecretLeaks(t *testing.T) {
 		"basic":  secretAt(t, agent.SecretBasic, map[string]string{"username": "ada", "password": canaryBasic}, base),
 		"client": secretAt(t, agent.SecretOAuth, map[string]string{"token_url": base + "/token", "client_id": "me", "client_secret": canaryClient}, base),
 		"broken": secretAt(t, agent.SecretOAuth, map[string]string{"token_url": base + "/token-broken", "client_id": "me", "client_secret": canaryClient}, base),
+		"github": secretAt(t, agent.SecretGitHub, map[string]string{"app_id": "7", "installation_id": "1", "private_key": rsaKey(t), "api_url": base}, base),
+		"aws": secretAt(t, agent.SecretAWS, map[string]string{
+			"access_key_id": "AKIDEXAMPLE", "secret_access_key": canaryAWS, "region": "us-east-1", "service": "service",
+		}, base),
 	} {
 		_, err := c.SetSecret(ctx, name, s)
 		must(nil, err)
@@ -236,7 +255,7 @@ func TestNoSecretLeaks(t *testing.T) {
 	_, port, _ := strings.Cut(strings.TrimPrefix(base, "http://"), ":")
 	must(c.PutPlugin(ctx, client.Upload{Name: "leaky", Filename: "leaky.ts", Body: []byte(strings.ReplaceAll(leaky, "PORT", port))}, nil))
 	var grants agent.Grants
-	must(nil, json.Unmarshal([]byte(`{"http":["`+base+`"],"secrets":["header","query","form","json","basic","client","broken"],"agents":["leaky"],"state":{}}`), &grants))
+	must(nil, json.Unmarshal([]byte(`{"http":["`+base+`"],"secrets":["header","query","form","json","basic","client","broken","github","aws"],"agents":["leaky"],"state":{}}`), &grants))
 	must(c.CreateAgent(ctx, client.NewAgent{Name: "leaky", Plugin: "leaky", Grants: grants, Limits: agent.Limits{Log: 16 << 20}}))
 
 	out, _, err := c.Call(ctx, "leaky", "all", agent.Payload{}, 20*time.Second)
@@ -291,11 +310,21 @@ func TestNoSecretLeaks(t *testing.T) {
 	c.stop()
 	hunt(t, "the server's log", logged.Bytes())
 	huntFiles(t, c.dir)
-	for _, v := range canaries {
+	for _, v := range arriving {
 		if !up.got[v] {
 			t.Errorf("%s never arrived upstream", v)
 		}
 	}
+}
+
+// rsaKey returns a new private key in PEM.
+func rsaKey(t *testing.T) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
 // huntCells looks into the memory of all cells of this process, and returns how many mappings it found.
