@@ -1,21 +1,19 @@
 package runtime_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/crashtest"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/runtime/quota"
 	"github.com/skep-dev/skep/runtime/runtimetest"
@@ -24,18 +22,7 @@ import (
 	"github.com/skep-dev/skep/store/ledger"
 )
 
-// crashDir tells a child process of TestUsageCrash where to work.
-const crashDir = "SKEP_TEST_CRASH_DIR"
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(crashDir); dir != "" {
-		if err := callForEver(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { crashtest.Main(m, map[string]crashtest.Work{"call": callForEver}) }
 
 // openDir opens a data directory as a server does.
 func openDir(ctx context.Context, dir string) (*runtime.Runtime, func() error, error) {
@@ -64,7 +51,7 @@ func openDir(ctx context.Context, dir string) (*runtime.Runtime, func() error, e
 const callers = 8
 
 // callForEver makes calls from several goroutines, each of a function of its own name, and prints what was answered.
-func callForEver(dir string) error {
+func callForEver(dir, _ string) error {
 	ctx := context.Background()
 	r, _, err := openDir(ctx, dir)
 	if err != nil {
@@ -119,32 +106,10 @@ func TestUsageCrash(t *testing.T) {
 	done()
 	answered := map[string]bool{}
 	for round := range 3 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), crashDir+"="+dir)
-		child.Stderr = os.Stderr
-		stdout, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		enough, n := 50+rand.IntN(800), 0
-		for lines := bufio.NewReader(stdout); ; {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				break // a line that was cut short was not answered
-			}
+		crashtest.Kill(t, "call", dir, "", 50+rand.IntN(800), func(line string) {
 			name, _, _ := strings.Cut(line, " ")
 			answered[name] = true
-			if n++; n == enough {
-				child.Process.Signal(syscall.SIGKILL)
-			}
-		}
-		child.Wait()
-		if n < enough {
-			t.Fatal("the child ended by itself")
-		}
+		})
 
 		r, done := open()
 		there, bytes := map[string]int{}, int64(0)

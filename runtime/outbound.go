@@ -59,17 +59,13 @@ func (o *outbound) Do(ctx context.Context, req *egress.Request) (*egress.Respons
 	return res, err
 }
 
+// do counts the bytes of both bodies, before they are passed on, and makes the request by the way that the app wants.
 func (o *outbound) do(ctx context.Context, req *egress.Request) (*egress.Response, error) {
 	info, err := o.r.App(ctx, o.job.App)
 	if err != nil {
 		return nil, err
 	}
-	if info.Outbound != "" && info.Outbound != o.job.Agent {
-		return o.pass(ctx, info.Outbound, req)
-	}
 	out := *req
-	out.Owner, out.Header = egress.Owner{App: o.job.App, Agent: o.job.Agent}, o.header(ctx, req.Header)
-	out.Observe = func(u agent.HTTPUse) { o.observe(ctx, u) }
 	switch whole, inMemory := req.Body.(interface{ Len() int }); {
 	case req.Body == nil:
 	case inMemory:
@@ -79,7 +75,24 @@ func (o *outbound) do(ctx context.Context, req *egress.Request) (*egress.Respons
 	default: // it counts as it goes: what a guest says of its length may be anything
 		out.Body = &counted{Reader: req.Body, count: func(n int64) error { return o.job.traffic(n, 0) }}
 	}
-	res, err := o.r.opts.Egress.Do(ctx, o, &out)
+	var res *egress.Response
+	if info.Outbound != "" && info.Outbound != o.job.Agent {
+		res, err = o.pass(ctx, info.Outbound, &out)
+	} else {
+		res, err = o.send(ctx, &out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Body = &counted{Reader: res.Body, Closer: res.Body, count: func(n int64) error { return o.job.traffic(0, n) }}
+	return res, nil
+}
+
+// send lets the request out.
+func (o *outbound) send(ctx context.Context, req *egress.Request) (*egress.Response, error) {
+	req.Owner, req.Header = egress.Owner{App: o.job.App, Agent: o.job.Agent}, o.header(ctx, req.Header)
+	req.Observe = func(u agent.HTTPUse) { o.observe(ctx, u) }
+	res, err := o.r.opts.Egress.Do(ctx, o, req)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +104,6 @@ func (o *outbound) do(ctx context.Context, req *egress.Request) (*egress.Respons
 			o.r.injector.Rejected(o.job.App, name)
 		}
 	}
-	res.Body = &counted{Reader: res.Body, Closer: res.Body, count: func(n int64) error { return o.job.traffic(0, n) }}
 	return res, nil
 }
 

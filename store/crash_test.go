@@ -1,51 +1,51 @@
 package store_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/crashtest"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/badgerkv"
 )
 
-// crashDir tells a child process of TestCrash where to work.
-const crashDir = "SKEP_TEST_CRASH_DIR"
-
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(crashDir); dir != "" {
-		work := commitForEver
-		if os.Getenv(crashState) != "" {
-			work = editForEver
-		}
-		if os.Getenv(crashInstance) != "" {
-			work = turnForEver
-		}
-		if err := work(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(1)
+	crashtest.Main(m, map[string]crashtest.Work{"commit": commitForEver, "edit": editForEver, "turn": turnForEver})
+}
+
+// openDir opens a store on Badger in dir.
+func openDir(ctx context.Context, dir string) (*store.Store, func(), error) {
+	db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
+	if err != nil {
+		return nil, nil, err
 	}
-	os.Exit(m.Run())
+	s, err := store.Open(ctx, db, dir, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, func() { s.Close(); db.Close() }, nil
+}
+
+// reopen is openDir in a test, which fails when it does.
+func reopen(t *testing.T, dir string) (*store.Store, func()) {
+	t.Helper()
+	s, done, err := openDir(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, done
 }
 
 // commitForEver appends to a log from several goroutines, and prints each event that was acknowledged.
-func commitForEver(dir string) error {
+func commitForEver(dir, _ string) error {
 	ctx := context.Background()
-	db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
-	if err != nil {
-		return err
-	}
-	s, err := store.Open(ctx, db, dir, nil)
+	s, _, err := openDir(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -77,63 +77,26 @@ func commitForEver(dir string) error {
 // A process that is killed again and again loses nothing that it acknowledged, and doubles nothing.
 func TestCrash(t *testing.T) {
 	dir := t.TempDir()
-	open := func() (*store.Store, func()) {
-		db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := store.Open(t.Context(), db, dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s, func() { s.Close(); db.Close() }
-	}
-	s, done := open()
+	s, done := reopen(t, dir)
 	addAgent(t, s, "a")
 	log := store.SessionLog(app, addSession(t, s, "a").ID)
 	done()
 
 	acked := map[int64]string{}
 	for round := range 4 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), crashDir+"="+dir)
-		child.Stderr = os.Stderr
-		stdout, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		before := len(acked)
-		lines := bufio.NewReader(stdout)
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				if err != io.EOF {
-					t.Error(err)
-				}
-				break
-			}
+		crashtest.Kill(t, "commit", dir, "", 200+100*round, func(line string) {
 			var seq int64
 			var data string
-			if _, err := fmt.Sscanf(line, "%d %s\n", &seq, &data); err != nil {
+			if _, err := fmt.Sscanf(line, "%d %s", &seq, &data); err != nil {
 				t.Fatalf("line %q: %v", line, err)
 			}
 			if old, ok := acked[seq]; ok {
 				t.Errorf("event %d was acknowledged as %s and as %s", seq, old, data)
 			}
 			acked[seq] = data
-			if len(acked)-before == 200+100*round {
-				child.Process.Signal(syscall.SIGKILL)
-			}
-		}
-		child.Wait()
-		if len(acked) == before {
-			t.Fatal("the child acknowledged nothing")
-		}
+		})
 
-		s, done := open()
+		s, done := reopen(t, dir)
 		_, last, err := s.Bounds(t.Context(), log)
 		if err != nil {
 			t.Fatal(err)

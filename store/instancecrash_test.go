@@ -1,28 +1,18 @@
 package store_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/store"
-	"github.com/skep-dev/skep/store/badgerkv"
+	"github.com/skep-dev/skep/internal/crashtest"
 	"github.com/skep-dev/skep/store/instance"
 )
-
-// crashInstance tells a child process of TestInstanceCrash whose instances to commit to.
-const crashInstance = "SKEP_TEST_CRASH_INSTANCE"
 
 const crashOwners = 8
 
@@ -30,21 +20,17 @@ func crashID(a agent.AgentID, w int) instance.ID {
 	return instance.ID{App: app, Agent: a, Key: strconv.Itoa(w)}
 }
 
-// turnForEver commits turn after turn to several instances, and prints each that was acknowledged.
-func turnForEver(dir string) error {
+// turnForEver commits turn after turn to several instances of an agent, and prints each that was acknowledged.
+func turnForEver(dir, a string) error {
 	ctx := context.Background()
-	db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
-	if err != nil {
-		return err
-	}
-	s, err := store.Open(ctx, db, dir, nil)
+	s, _, err := openDir(ctx, dir)
 	if err != nil {
 		return err
 	}
 	var out sync.Mutex
 	failed := make(chan error)
 	for w := range crashOwners {
-		id := crashID(agent.AgentID(os.Getenv(crashInstance)), w)
+		id := crashID(agent.AgentID(a), w)
 		go func() {
 			failed <- turns(ctx, s.Instances(), id, func(n int) {
 				out.Lock()
@@ -85,55 +71,22 @@ func turns(ctx context.Context, in instance.Store, id instance.ID, acknowledged 
 // none by half: state, log, journal, alarm, outbox and inbox are at the same turn.
 func TestInstanceCrash(t *testing.T) {
 	dir := t.TempDir()
-	open := func() (*store.Store, func()) {
-		db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := store.Open(t.Context(), db, dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s, func() { s.Close(); db.Close() }
-	}
-	s, done := open()
+	s, done := reopen(t, dir)
 	a := addAgent(t, s, "a").ID
 	done()
 	acked := map[int]int{}
 	for round := range 4 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), crashDir+"="+dir, crashInstance+"="+string(a))
-		child.Stderr = os.Stderr
-		stdout, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines, n := bufio.NewReader(stdout), 0
-		for ; ; n++ {
-			line, err := lines.ReadString('\n')
-			if errors.Is(err, io.EOF) {
-				break
-			}
+		crashtest.Kill(t, "turn", dir, string(a), 101+70*round, func(line string) {
 			var w, turn int
-			if _, err := fmt.Sscanf(line, "%d %d\n", &w, &turn); err != nil {
+			if _, err := fmt.Sscanf(line, "%d %d", &w, &turn); err != nil {
 				t.Fatalf("line %q: %v", line, err)
 			}
 			if turn != acked[w]+1 {
 				t.Errorf("owner %d acknowledged turn %d after %d", w, turn, acked[w])
 			}
 			acked[w] = turn
-			if n == 100+70*round {
-				child.Process.Signal(syscall.SIGKILL)
-			}
-		}
-		child.Wait()
-		if n == 0 {
-			t.Fatal("the child acknowledged nothing")
-		}
-		s, done := open()
+		})
+		s, done := reopen(t, dir)
 		for w := range crashOwners {
 			acked[w] = wholeTurns(t, s.Instances(), crashID(a, w), acked[w])
 		}

@@ -1,40 +1,26 @@
 package store_test
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/crashtest"
 	"github.com/skep-dev/skep/store"
-	"github.com/skep-dev/skep/store/badgerkv"
 )
 
-// crashState tells a child process of TestStateCrash which agent's state to edit.
-const crashState = "SKEP_TEST_CRASH_STATE"
-
-// editForEver counts in a state from several goroutines, each in two keys that belong together, and prints each count that was
+// editForEver counts in an agent's state from several goroutines, each in two keys that belong together, and prints each count that was
 // acknowledged.
-func editForEver(dir string) error {
+func editForEver(dir, id string) error {
 	ctx := context.Background()
-	db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
+	s, _, err := openDir(ctx, dir)
 	if err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, db, dir, nil)
-	if err != nil {
-		return err
-	}
-	o := store.AgentState(app, agent.AgentID(os.Getenv(crashState)))
+	o := store.AgentState(app, agent.AgentID(id))
 	var out sync.Mutex
 	failed := make(chan error)
 	for w := range 8 {
@@ -69,52 +55,19 @@ func editForEver(dir string) error {
 // not, and none by half.
 func TestStateCrash(t *testing.T) {
 	dir := t.TempDir()
-	open := func() (*store.Store, func()) {
-		db, err := badgerkv.Open(filepath.Join(dir, "kv"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := store.Open(t.Context(), db, dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s, func() { s.Close(); db.Close() }
-	}
-	s, done := open()
+	s, done := reopen(t, dir)
 	a := addAgent(t, s, "a")
 	done()
 	acked := map[int]int{}
 	for round := range 4 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), crashDir+"="+dir, crashState+"="+string(a.ID))
-		child.Stderr = os.Stderr
-		stdout, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines, n := bufio.NewReader(stdout), 0
-		for ; ; n++ {
-			line, err := lines.ReadString('\n')
-			if errors.Is(err, io.EOF) {
-				break
-			}
+		crashtest.Kill(t, "edit", dir, string(a.ID), 101+70*round, func(line string) {
 			var w, count int
-			if _, err := fmt.Sscanf(line, "%d %d\n", &w, &count); err != nil {
+			if _, err := fmt.Sscanf(line, "%d %d", &w, &count); err != nil {
 				t.Fatalf("line %q: %v", line, err)
 			}
 			acked[w] = count
-			if n == 100+70*round {
-				child.Process.Signal(syscall.SIGKILL)
-			}
-		}
-		child.Wait()
-		if n == 0 {
-			t.Fatal("the child acknowledged nothing")
-		}
-		s, done := open()
+		})
+		s, done := reopen(t, dir)
 		for w, count := range acked {
 			got := must(s.State(t.Context(), store.AgentState(app, a.ID), fmt.Sprintf("%d/one", w), fmt.Sprintf("%d/two", w)))(t)
 			if len(got) != 2 || got[0].Version != got[1].Version || string(got[0].Value.Body) != string(got[1].Value.Body) {

@@ -75,6 +75,11 @@ func TestOutboundHandler(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", path, got, err, want)
 		}
 	}
+	used, err := s.Usage(t.Context(), client.UsageFilter{Agent: "asker", By: "agent"}) // what a handler answers counts for who asked
+	made := int64(len("POST /ok/x by : hello") + len("POST /ok/x?more by gate: hello world") + len("made up for asker"))
+	if err != nil || used.Total.Sent != 3*int64(len("hello")) || used.Total.Received != made {
+		t.Errorf("%d bytes sent, %d received, %v; want %d and %d", used.Total.Sent, used.Total.Received, err, 3*len("hello"), made)
+	}
 	for path, want := range map[string]string{
 		"/ok/blocked": `the app's outbound handler "gate" refused the request: `,
 		"/other":      "the path /other is not granted",
@@ -128,6 +133,66 @@ func TestNarrowingCutsWhatRuns(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the response went on")
+	}
+}
+
+// TestGrantsAreUsedUp uses grants that have limits, through a door, until they refuse; and looks for all of it in the metrics.
+func TestGrantsAreUsedUp(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "0123456789") }))
+	defer upstream.Close()
+	s := startServer(t, io.Discard)
+	defer s.stop()
+	s.agentOf(t, "asker", `export async function ask(paths) {
+		const out = [];
+		for (const p of paths) out.push(await fetch("`+upstream.URL+`" + p).then((r) => r.status, (e) => e.message));
+		return out.join("; ");
+	}`, `{"http":[{"allow":"`+upstream.URL+`/each/**","limits":{"per_call":2}},{"allow":"`+upstream.URL+`/minute","limits":{"per_minute":1}},
+		{"allow":"`+upstream.URL+`/day","limits":{"per_day":1}}]}`)
+	ask := func(paths string) string {
+		t.Helper()
+		out, _, err := s.Call(t.Context(), "asker", "ask", agent.JSON([]byte(paths)), 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out.Body)
+	}
+	for range 2 { // a limit of each call begins anew
+		if got := ask(`["/each/a", "/each/b", "/each/c"]`); !strings.HasPrefix(got, "200; 200; ") || !strings.Contains(got, "2 uses within one call") {
+			t.Errorf("per call: %s", got)
+		}
+	}
+	for _, path := range []string{"/minute", "/day"} {
+		if got := ask(`["` + path + `"]`); got != "200" {
+			t.Errorf("%s: %s", path, got)
+		}
+		if got := ask(`["` + path + `"]`); !strings.Contains(got, "1 ") || strings.Contains(got, "200") {
+			t.Errorf("%s, the second time, in another call: %s", path, got)
+		}
+	}
+	if got := ask(`["/other"]`); !strings.Contains(got, "not granted") {
+		t.Errorf("not granted: %s", got)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	metrics, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"skep_cells_total 7\n", `skep_grants_refused_total{grant="http"} `, `skep_egress_requests_total{outcome="2xx"} 6`, "skep_egress_received_bytes_total 60\n",
+		"skep_store_transactions_total ", `skep_http_requests_total{operation="callAgent",status="2xx"} 7`,
+	} {
+		if !strings.Contains(string(metrics), want) {
+			t.Errorf("no %q in the metrics:\n%s", want, metrics)
+		}
 	}
 }
 

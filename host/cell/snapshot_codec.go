@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/wire"
 )
 
 // The form of a snapshot. Numbers are varints unless they say otherwise.
@@ -147,38 +148,38 @@ func readSnapshot(magic string, b []byte) (*snapshot, error) {
 		return nil, damaged("its checksum is wrong")
 	}
 	s := &snapshot{image: [sha256.Size]byte(b[len(snapshotMagic)+1:])}
-	r := reader{b: body[head:]}
-	s.size = uint32(r.number(maxMemoryPages))
-	for range r.number(uint64(len(r.b) / 8)) {
-		s.globals = append(s.globals, r.u64())
+	r := wire.Reader{B: body[head:]}
+	s.size = uint32(r.Number(maxMemoryPages))
+	for range r.Number(uint64(len(r.B) / 8)) {
+		s.globals = append(s.globals, r.Fixed())
 	}
 	last := int(s.size)*(pageSize/snapPage) - 1
 	at, first := 0, true
-	for range r.number(uint64(len(r.b))) {
-		step := r.number(2*maxMemoryPages*(pageSize/snapPage) + 1)
+	for range r.Number(uint64(len(r.B))) {
+		step := r.Number(2*maxMemoryPages*(pageSize/snapPage) + 1)
 		at += int(step >> 1)
 		if at > last || step < 2 && !first {
-			r.bad = true
+			r.Bad = true
 		}
-		if r.bad {
+		if r.Bad {
 			break
 		}
 		s.pages = append(s.pages, page{at, step&1 != 0})
 		first = false
 	}
-	if r.bad {
+	if r.Bad {
 		return nil, damaged("it cannot be read")
 	}
-	s.chunks = r.b
+	s.chunks = r.B
 	return s, nil
 }
 
 // apply brings a memory that is the image's to where the snapshot was made. Pages of which the image has none are zero.
 func (s *snapshot) apply(z *packer, memory []byte) error {
-	r := reader{b: s.chunks}
+	r := wire.Reader{B: s.chunks}
 	room := make([]byte, 0, min(len(s.pages), chunkPages)*snapPage)
 	for pages := range slices.Chunk(s.pages, chunkPages) {
-		frame := r.bytes()
+		frame := r.Bytes()
 		want := len(pages) * snapPage
 		chunk, err := z.decoder().DecodeAll(frame, room[:0:want])
 		if err != nil || len(chunk) != want {
@@ -193,7 +194,7 @@ func (s *snapshot) apply(z *packer, memory []byte) error {
 			}
 		}
 	}
-	if r.bad || len(r.b) > 0 {
+	if !r.Done() {
 		return damaged("there is more in it than its pages")
 	}
 	return nil
@@ -204,42 +205,6 @@ func damaged(why string) error {
 }
 
 func hexOf(d [sha256.Size]byte) string { return hex.EncodeToString(d[:]) }
-
-// reader reads numbers. After the first one that is not there, all are zero, and bad tells.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) number(most uint64) uint64 {
-	n, size := binary.Uvarint(r.b)
-	if size <= 0 || n > most || r.bad {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[size:]
-	return n
-}
-
-func (r *reader) u64() uint64 {
-	if len(r.b) < 8 {
-		r.bad = true
-		return 0
-	}
-	n := binary.LittleEndian.Uint64(r.b)
-	r.b = r.b[8:]
-	return n
-}
-
-func (r *reader) bytes() []byte {
-	n := r.number(uint64(len(r.b)))
-	if n > uint64(len(r.b)) {
-		r.bad, n = true, 0
-	}
-	b := r.b[:n]
-	r.b = r.b[n:]
-	return b
-}
 
 // packer compresses and unpacks. Its coders are made when the first snapshot is. It is safe for concurrent use.
 type packer struct {

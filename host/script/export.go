@@ -8,6 +8,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/cell"
+	"github.com/skep-dev/skep/internal/wire"
 )
 
 // A suspended call goes on in the image that it was made in. A later version of Skep has another prelude, so its images are
@@ -70,15 +71,15 @@ func importImage(like *cell.Image, b []byte, most int64) (*cell.Image, *handles,
 	if got := sha256.Sum256(body); !bytes.Equal(got[:], sum) {
 		return nil, nil, badImage("its checksum is wrong")
 	}
-	r, h := savedReader{b: body[head:]}, &handles{}
+	r, h := wire.Reader{B: body[head:]}, &handles{}
 	list := h.list()
-	if r.number(math.MaxUint8) != uint64(len(list)) || len(r.b) < 4*len(list) {
+	if r.Number(math.MaxUint8) != uint64(len(list)) || len(r.B) < 4*len(list) {
 		return nil, nil, badImage("it cannot be read")
 	}
 	for n, v := range list {
-		*v = binary.LittleEndian.Uint32(r.b[4*n:])
+		*v = binary.LittleEndian.Uint32(r.B[4*n:])
 	}
-	i, err := like.Import(r.b[4*len(list):], most)
+	i, err := like.Import(r.B[4*len(list):], most)
 	return i, h, err
 }
 

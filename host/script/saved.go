@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/wire"
 )
 
 // saved is a suspended call: what its driver knew, and the snapshot of its cell. Its form:
@@ -77,26 +78,26 @@ func readSaved(b []byte) (*saved, error) {
 		return nil, damaged("its checksum is wrong")
 	}
 	flags := b[head-1]
-	r := savedReader{b: body[head:], bad: flags&^(savedLoading|savedArmed) != 0}
+	r := wire.Reader{B: body[head:], Bad: flags&^(savedLoading|savedArmed) != 0}
 	s := &saved{loading: flags&savedLoading != 0, armed: flags&savedArmed != 0}
-	s.awaited = uint32(r.number(math.MaxUint32))
-	s.issued = r.number(math.MaxUint64)
-	s.exchanges = uint32(r.number(math.MaxUint32))
-	s.due = r.signed()
+	s.awaited = uint32(r.Number(math.MaxUint32))
+	s.issued = r.Uint()
+	s.exchanges = uint32(r.Number(math.MaxUint32))
+	s.due = r.Int()
 	last := uint64(0)
-	for range r.number(uint64(len(r.b))) {
-		c := request{number: r.number(s.issued), id: float64(r.number(1 << 53)), name: string(r.bytes()), body: r.bytes()}
+	for range r.Number(uint64(len(r.B))) {
+		c := request{number: r.Number(s.issued), id: float64(r.Number(1 << 53)), name: string(r.Bytes()), body: r.Bytes()}
 		if c.number <= last {
-			r.bad = true
+			r.Bad = true
 		}
-		if r.bad {
+		if r.Bad {
 			break
 		}
 		last = c.number
 		s.calls = append(s.calls, c)
 	}
-	s.memory = r.bytes()
-	if r.bad || len(r.b) > 0 {
+	s.memory = r.Bytes()
+	if !r.Done() {
 		return nil, damaged("it cannot be read")
 	}
 	return s, nil
@@ -104,40 +105,4 @@ func readSaved(b []byte) (*saved, error) {
 
 func damaged(why string) error {
 	return &agent.Error{Kind: agent.Invalid, Msg: "the snapshot is damaged: " + why}
-}
-
-// savedReader reads numbers and bytes. After the first that is not there, all are zero, and bad tells.
-type savedReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *savedReader) number(most uint64) uint64 {
-	n, size := binary.Uvarint(r.b)
-	if size <= 0 || n > most || r.bad {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[size:]
-	return n
-}
-
-func (r *savedReader) signed() int64 {
-	n, size := binary.Varint(r.b)
-	if size <= 0 || r.bad {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[size:]
-	return n
-}
-
-func (r *savedReader) bytes() []byte {
-	n := r.number(uint64(len(r.b)))
-	if n > uint64(len(r.b)) {
-		r.bad, n = true, 0
-	}
-	b := r.b[:n:n]
-	r.b = r.b[n:]
-	return b
 }

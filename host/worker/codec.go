@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/skep-dev/skep/internal/wire"
 )
 
 // errNonsense is what every decoder reports: the other side does not speak the protocol.
@@ -43,59 +45,33 @@ func put[V any](e *encoder, m map[string]V, value func(V)) {
 	}
 }
 
-// decoder reads values from a message. After the first one that is not there, all are zero; done tells. Byte slices are
-// parts of the message.
-type decoder struct {
-	b   []byte
-	bad bool
-}
+// decoder reads values from a message, as an encoder has put them there; done tells whether all were there.
+type decoder struct{ wire.Reader }
+
+func newDecoder(b []byte) *decoder { return &decoder{wire.Reader{B: b}} }
 
 // done reports whether the message held what was read, and nothing else.
 func (d *decoder) done() error {
-	if d.bad || len(d.b) > 0 {
+	if !d.Done() {
 		return errNonsense
 	}
 	return nil
 }
 
-func (d *decoder) fail() {
-	d.bad, d.b = true, nil
-}
-
-func (d *decoder) uint() uint64 {
-	n, size := binary.Uvarint(d.b)
-	if size <= 0 {
-		d.fail()
-		return 0
-	}
-	d.b = d.b[size:]
-	return n
-}
-
-func (d *decoder) int() int64 {
-	n, size := binary.Varint(d.b)
-	if size <= 0 {
-		d.fail()
-		return 0
-	}
-	d.b = d.b[size:]
-	return n
-}
-
 func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
-		d.fail()
+	if len(d.B) == 0 {
+		d.Fail()
 		return 0
 	}
-	b := d.b[0]
-	d.b = d.b[1:]
+	b := d.B[0]
+	d.B = d.B[1:]
 	return b
 }
 
 func (d *decoder) bool() bool {
 	b := d.byte()
 	if b > 1 {
-		d.fail()
+		d.Fail()
 	}
 	return b == 1
 }
@@ -104,33 +80,19 @@ func (d *decoder) bool() bool {
 func (d *decoder) below(n byte) byte {
 	b := d.byte()
 	if b >= n {
-		d.fail()
+		d.Fail()
 		return 0
 	}
 	return b
 }
 
-func (d *decoder) bytes() []byte {
-	n := d.uint()
-	if n > uint64(len(d.b)) {
-		d.fail()
-		return nil
-	}
-	b := d.b[:n:n]
-	d.b = d.b[n:]
-	if n == 0 {
-		return nil
-	}
-	return b
-}
-
-func (d *decoder) text() string { return string(d.bytes()) }
+func (d *decoder) text() string { return string(d.Bytes()) }
 
 // count reads how many elements follow, of at least a byte each.
 func (d *decoder) count() int {
-	n := d.uint()
-	if n > uint64(len(d.b)) {
-		d.fail()
+	n := d.Uint()
+	if n > uint64(len(d.B)) {
+		d.Fail()
 		return 0
 	}
 	return int(n)
@@ -151,7 +113,7 @@ func get[V any](d *decoder, value func() V) map[string]V {
 	}
 	m := map[string]V{}
 	for range n {
-		if d.bad {
+		if d.Bad {
 			return nil
 		}
 		k := d.text()

@@ -47,7 +47,7 @@ func (m *callMessage) encode(e *encoder, k kind) {
 }
 
 func decodeCall(k kind, b []byte) (*callMessage, error) {
-	d := &decoder{b: b}
+	d := newDecoder(b)
 	m := &callMessage{}
 	if k == framePrepare {
 		m.source = getSource(d)
@@ -57,21 +57,21 @@ func decodeCall(k kind, b []byte) (*callMessage, error) {
 	c.Plugin = agent.Digest(d.text())
 	c.Tenant = agent.App(d.text())
 	c.Agent = d.text()
-	c.Weight = int(d.int())
+	c.Weight = int(d.Int())
 	c.Function = d.text()
 	c.Input = getPayload(d)
 	c.Config = get(d, d.text)
 	c.Limits = getLimits(d)
-	c.Depth = int(d.int())
+	c.Depth = int(d.Int())
 	c.Vars = d.bool()
 	m.calls = d.bool()
 	m.waiting.decode(d)
 	if c.Depth < 0 {
-		d.fail()
+		d.Fail()
 	}
 	switch k {
 	case frameFetch:
-		m.request = host.Request{Method: d.text(), URL: d.text(), Header: getHeader(d), Body: d.bytes()}
+		m.request = host.Request{Method: d.text(), URL: d.text(), Header: getHeader(d), Body: d.Bytes()}
 	case frameEval:
 		m.source = getSource(d)
 	default:
@@ -103,9 +103,9 @@ func (m *resultMessage) encode(e *encoder) {
 }
 
 func decodeResult(b []byte) (*resultMessage, error) {
-	d := &decoder{b: b}
+	d := newDecoder(b)
 	m := &resultMessage{err: getError(d), usage: getUsage(d), output: getPayload(d)}
-	m.response = host.Response{Status: int(d.int()), Header: getHeader(d), Body: d.bytes()}
+	m.response = host.Response{Status: int(d.Int()), Header: getHeader(d), Body: d.Bytes()}
 	m.prepared = host.Prepared{Exports: d.texts(), Fetch: d.bool()}
 	m.suspended = getSuspension(d)
 	return m, d.done()
@@ -129,14 +129,14 @@ func (m *askMessage) encode(e *encoder) {
 }
 
 func decodeAsk(b []byte) (*askMessage, error) {
-	d := &decoder{b: b}
-	m := &askMessage{ask: d.uint(), what: question(d.below(byte(questions))), number: d.uint(), name: d.text(), in: d.bytes()}
+	d := newDecoder(b)
+	m := &askMessage{ask: d.Uint(), what: question(d.below(byte(questions))), number: d.Uint(), name: d.text(), in: d.Bytes()}
 	return m, d.done()
 }
 
 func decodeDrop(b []byte) (ask uint64, err error) {
-	d := &decoder{b: b}
-	ask = d.uint()
+	d := newDecoder(b)
+	ask = d.Uint()
 	return ask, d.done()
 }
 
@@ -152,13 +152,13 @@ func (m *answerMessage) encode(e *encoder) {
 }
 
 func decodeAnswer(b []byte) (*answerMessage, error) {
-	d := &decoder{b: b}
-	m := &answerMessage{err: getError(d), out: d.bytes()}
+	d := newDecoder(b)
+	m := &answerMessage{err: getError(d), out: d.Bytes()}
 	return m, d.done()
 }
 
 func decodeLoad(b []byte) (agent.Digest, error) {
-	d := &decoder{b: b}
+	d := newDecoder(b)
 	digest := agent.Digest(d.text())
 	return digest, d.done()
 }
@@ -175,7 +175,7 @@ func (m *sourceMessage) encode(e *encoder) {
 }
 
 func decodeSource(b []byte) (*sourceMessage, error) {
-	d := &decoder{b: b}
+	d := newDecoder(b)
 	m := &sourceMessage{err: getError(d), source: getSource(d)}
 	return m, d.done()
 }
@@ -194,7 +194,7 @@ func (m *loadedMessage) encode(e *encoder) {
 }
 
 func decodeLoaded(b []byte) (*loadedMessage, error) {
-	d := &decoder{b: b}
+	d := newDecoder(b)
 	m := &loadedMessage{agent: d.text(), usage: getUsage(d), err: getError(d)}
 	return m, d.done()
 }
@@ -206,8 +206,8 @@ func encodeProgress(e *encoder, p host.Progress) {
 }
 
 func decodeProgress(b []byte) (host.Progress, error) {
-	d := &decoder{b: b}
-	p := host.Progress{Stage: d.text(), Done: d.int(), Total: d.int()}
+	d := newDecoder(b)
+	p := host.Progress{Stage: d.text(), Done: d.Int(), Total: d.Int()}
 	return p, d.done()
 }
 
@@ -216,7 +216,7 @@ func putPayload(e *encoder, p agent.Payload) {
 	e.bytes(p.Body)
 }
 
-func getPayload(d *decoder) agent.Payload { return agent.Payload{Type: d.text(), Body: d.bytes()} }
+func getPayload(d *decoder) agent.Payload { return agent.Payload{Type: d.text(), Body: d.Bytes()} }
 
 func putHeader(e *encoder, h [][2]string) {
 	e.uint(uint64(len(h)))
@@ -228,7 +228,7 @@ func putHeader(e *encoder, h [][2]string) {
 
 func getHeader(d *decoder) (h [][2]string) {
 	for range d.count() {
-		if d.bad {
+		if d.Bad {
 			return nil
 		}
 		h = append(h, [2]string{d.text(), d.text()})
@@ -243,7 +243,7 @@ func putSource(e *encoder, s agent.Source) {
 }
 
 func getSource(d *decoder) agent.Source {
-	return agent.Source{Kind: agent.CodeKind(d.below(byte(agent.Python) + 1)), Main: d.text(), Files: get(d, d.bytes)}
+	return agent.Source{Kind: agent.CodeKind(d.below(byte(agent.Python) + 1)), Main: d.text(), Files: get(d, d.Bytes)}
 }
 
 func putLimits(e *encoder, l agent.Limits) {
@@ -256,8 +256,8 @@ func putLimits(e *encoder, l agent.Limits) {
 
 func getLimits(d *decoder) agent.Limits {
 	return agent.Limits{
-		Wall: time.Duration(d.int()), CPU: time.Duration(d.int()), Memory: d.int(), Table: d.int(), Stack: d.int(),
-		Input: d.int(), Output: d.int(), HostCalls: d.int(), Log: d.int(), Events: d.int(),
+		Wall: time.Duration(d.Int()), CPU: time.Duration(d.Int()), Memory: d.Int(), Table: d.Int(), Stack: d.Int(),
+		Input: d.Int(), Output: d.Int(), HostCalls: d.Int(), Log: d.Int(), Events: d.Int(),
 	}
 }
 
@@ -269,8 +269,8 @@ func putUsage(e *encoder, u agent.Usage) {
 
 func getUsage(d *decoder) agent.Usage {
 	return agent.Usage{
-		CPU: time.Duration(d.int()), Wall: time.Duration(d.int()), Fuel: d.int(), Memory: d.int(), HostCalls: d.int(),
-		In: d.int(), Out: d.int(), Log: d.int(),
+		CPU: time.Duration(d.Int()), Wall: time.Duration(d.Int()), Fuel: d.Int(), Memory: d.Int(), HostCalls: d.Int(),
+		In: d.Int(), Out: d.Int(), Log: d.Int(),
 	}
 }
 
@@ -297,8 +297,8 @@ func getError(d *decoder) *agent.Error {
 	}
 	return &agent.Error{
 		Kind: agent.Kind(d.below(byte(agent.Cancelled) + 1)), Msg: d.text(), Hint: d.text(),
-		After: time.Duration(d.int()), Limit: agent.Limit(d.below(byte(agent.MaxLimit) + 1)),
-		Pos: agent.Pos{File: d.text(), Line: int(d.int()), Column: int(d.int())}, Stack: d.text(),
+		After: time.Duration(d.Int()), Limit: agent.Limit(d.below(byte(agent.MaxLimit) + 1)),
+		Pos: agent.Pos{File: d.text(), Line: int(d.Int()), Column: int(d.Int())}, Stack: d.text(),
 	}
 }
 

@@ -55,9 +55,9 @@ func (m *waitingMessage) decode(d *decoder) {
 		return
 	}
 	m.rest, m.delivered, m.nudge, m.resumed = d.bool(), d.bool(), d.bool(), d.bool()
-	m.export, m.resume, m.image = d.bool(), d.bytes(), d.bytes()
+	m.export, m.resume, m.image = d.bool(), d.Bytes(), d.Bytes()
 	for range d.count() {
-		if d.bad {
+		if d.Bad {
 			return
 		}
 		m.deliver = append(m.deliver, getDelivery(d))
@@ -73,12 +73,12 @@ func putDelivery(e *encoder, d host.Delivery) {
 }
 
 func getDelivery(d *decoder) host.Delivery {
-	v := host.Delivery{ID: d.uint(), Name: d.text(), Out: d.bytes(), Err: errorOf(getError(d))}
-	if len(d.b) < sha256.Size {
-		d.fail()
+	v := host.Delivery{ID: d.Uint(), Name: d.text(), Out: d.Bytes(), Err: errorOf(getError(d))}
+	if len(d.B) < sha256.Size {
+		d.Fail()
 		return v
 	}
-	v.Sum, d.b = [sha256.Size]byte(d.b), d.b[sha256.Size:]
+	v.Sum, d.B = [sha256.Size]byte(d.B), d.B[sha256.Size:]
 	return v
 }
 
@@ -97,13 +97,13 @@ func putPending(e *encoder, p host.Pending) {
 
 func getPending(d *decoder) (p host.Pending) {
 	if d.bool() {
-		p.Alarm = time.Unix(0, d.int())
+		p.Alarm = time.Unix(0, d.Int())
 	}
 	for range d.count() {
-		if d.bad {
+		if d.Bad {
 			return p
 		}
-		p.Calls = append(p.Calls, host.PendingCall{ID: d.uint(), Name: d.text(), Input: d.bytes()})
+		p.Calls = append(p.Calls, host.PendingCall{ID: d.Uint(), Name: d.text(), Input: d.Bytes()})
 	}
 	return p
 }
@@ -122,7 +122,7 @@ func getSuspension(d *decoder) *host.Suspension {
 	if !d.bool() {
 		return nil
 	}
-	return &host.Suspension{Snapshot: d.bytes(), Pending: getPending(d), Image: agent.Digest(d.text()), Exported: d.bytes()}
+	return &host.Suspension{Snapshot: d.Bytes(), Pending: getPending(d), Image: agent.Digest(d.text()), Exported: d.Bytes()}
 }
 
 // question is what a worker asks of the pool.
@@ -143,7 +143,7 @@ const maxRandom = 64 << 10
 // answerer returns what answers a question about a call, or nil when it is none that may be asked.
 func (fl *flight) answerer(m *askMessage) func(context.Context) ([]byte, error) {
 	w := fl.waiting
-	d := &decoder{b: m.in}
+	d := newDecoder(m.in)
 	switch m.what {
 	case askCalls:
 		if fl.calls == nil {
@@ -183,7 +183,7 @@ func (fl *flight) answerer(m *askMessage) func(context.Context) ([]byte, error) 
 			return binary.LittleEndian.AppendUint64(nil, uint64(fl.now().UnixNano())), nil
 		}
 	case askRandom:
-		n := d.uint()
+		n := d.Uint()
 		if fl.random == nil || n > maxRandom || d.done() != nil {
 			return nil
 		}

@@ -1,38 +1,23 @@
 package ledger_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/crashtest"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/badgerkv"
 	"github.com/skep-dev/skep/store/ledger"
 )
 
-// crashDir tells a child process of TestCrash where to work.
-const crashDir = "SKEP_TEST_CRASH_DIR"
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(crashDir); dir != "" {
-		if err := appendForEver(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { crashtest.Main(m, map[string]crashtest.Work{"append": appendForEver}) }
 
 type opened struct {
 	*ledger.Ledger
@@ -56,7 +41,7 @@ const writers = 8
 
 // appendForEver appends events from several goroutines, each of its own name, and prints those that were taken; meanwhile it
 // folds as fast as it can.
-func appendForEver(dir string) error {
+func appendForEver(dir, _ string) error {
 	ctx := context.Background()
 	l, err := openDir(ctx, dir)
 	if err != nil {
@@ -95,34 +80,7 @@ func TestCrash(t *testing.T) {
 	dir := t.TempDir()
 	taken := map[string]bool{}
 	for round := range 3 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), crashDir+"="+dir)
-		child.Stderr = os.Stderr
-		stdout, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		enough, n := 100+rand.IntN(900), 0
-		for lines := bufio.NewReader(stdout); ; {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				if err != io.EOF {
-					t.Error(err)
-				}
-				break
-			}
-			taken[strings.TrimSpace(line)] = true
-			if n++; n == enough {
-				child.Process.Signal(syscall.SIGKILL)
-			}
-		}
-		child.Wait()
-		if n < enough {
-			t.Fatal("the child ended by itself")
-		}
+		crashtest.Kill(t, "append", dir, "", 100+rand.IntN(900), func(line string) { taken[line] = true })
 
 		l, err := openDir(t.Context(), dir)
 		if err != nil {
