@@ -146,7 +146,8 @@ func TestGrantsAreUsedUp(t *testing.T) {
 		const out = [];
 		for (const p of paths) out.push(await fetch("`+upstream.URL+`" + p).then((r) => r.status, (e) => e.message));
 		return out.join("; ");
-	}`, `{"http":[{"allow":"`+upstream.URL+`/each/**","limits":{"per_call":2}},{"allow":"`+upstream.URL+`/minute","limits":{"per_minute":1}},
+	}
+	export function spin() { for (;;) ; }`, `{"http":[{"allow":"`+upstream.URL+`/each/**","limits":{"per_call":2}},{"allow":"`+upstream.URL+`/minute","limits":{"per_minute":1}},
 		{"allow":"`+upstream.URL+`/day","limits":{"per_day":1}}]}`)
 	ask := func(paths string) string {
 		t.Helper()
@@ -172,6 +173,12 @@ func TestGrantsAreUsedUp(t *testing.T) {
 	if got := ask(`["/other"]`); !strings.Contains(got, "not granted") {
 		t.Errorf("not granted: %s", got)
 	}
+	if _, err := s.UpdateAgent(t.Context(), "asker", client.AgentPatch{Limits: &agent.Limits{CPU: 50 * time.Millisecond}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Call(t.Context(), "asker", "spin", agent.Payload{}, 20*time.Second); agent.KindOf(err) != agent.Exhausted {
+		t.Errorf("a loop ended with %v", err)
+	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +194,7 @@ func TestGrantsAreUsedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"skep_cells_total 7\n", `skep_grants_refused_total{grant="http"} `, `skep_egress_requests_total{outcome="2xx"} 6`, "skep_egress_received_bytes_total 60\n",
+		"skep_cells_total 8\n", `skep_kills_total{limit="cpu_time"} 1`, `skep_grants_refused_total{grant="http"} `, `skep_egress_requests_total{outcome="2xx"} 6`, "skep_egress_received_bytes_total 60\n",
 		"skep_store_transactions_total ", `skep_http_requests_total{operation="callAgent",status="2xx"} 7`,
 	} {
 		if !strings.Contains(string(metrics), want) {
