@@ -38,7 +38,7 @@ func (c *confiner) start(h hello) (notes []string, err error) {
 		most     uint64
 	}{
 		{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_NOFILE, nofile}, {unix.RLIMIT_AS, addresses}, {unix.RLIMIT_DATA, uint64(h.Memory)},
-		{unix.RLIMIT_CPU, uint64(h.CPU / time.Second)},
+		{unix.RLIMIT_CPU, cpuLimit(h.CPU)},
 	} {
 		if l.most == 0 && l.resource != unix.RLIMIT_CORE {
 			continue
@@ -63,6 +63,15 @@ func (c *confiner) start(h hello) (notes []string, err error) {
 		notes = append(notes, "no landlock, so it opens no files and compiles what it runs: "+err.Error())
 	}
 	return notes, c.filter(h.Role)
+}
+
+// cpuLimit returns the limit in seconds that leaves so much to this process, whatever it has used to start; 0 for none.
+func cpuLimit(more time.Duration) uint64 {
+	var used unix.Rusage
+	if more == 0 || unix.Getrusage(unix.RUSAGE_SELF, &used) != nil {
+		return uint64(more / time.Second)
+	}
+	return uint64((time.Duration(used.Utime.Nano()+used.Stime.Nano()) + more + time.Second - 1) / time.Second)
 }
 
 // dropCapabilities makes root, where the server runs as that, a user like others, in all threads.
