@@ -68,12 +68,16 @@ type HTTPResponse struct {
 	Body   []byte      `json:"body,omitempty"`
 }
 
-// AgentCall calls a function of another agent of the same app.
+// AgentCall calls a function of another agent of the same app, or a method of one of its instances.
 type AgentCall struct {
 	Agent    string `json:"agent"`
 	Function string `json:"function"`
 	Type     string `json:"type,omitempty"` // media type of Input; JSON when empty
 	Input    []byte `json:"input,omitempty"`
+
+	Key   string `json:"key,omitempty"`   // of the instance that is called; none is called when it is empty
+	Child bool   `json:"child,omitempty"` // the instance is the caller's own: made by this when it is not there, and ended with it
+	Send  bool   `json:"send,omitempty"`  // a message to the instance: it takes effect once, later, and the answer is an empty AgentResult
 }
 
 // AgentResult is what the called function returned.

@@ -110,11 +110,30 @@ type Run struct {
 	Status   RunStatus `json:"status"`
 	Output   *Payload  `json:"output,omitempty"` // when completed
 	Error    *RunError `json:"error,omitempty"`  // when failed or cancelled
-	Usage    Usage     `json:"usage"`
-	Trace    string    `json:"trace,omitempty"` // traceparent of the request that began it (W3C Trace Context)
-	Created  time.Time `json:"created"`
-	Started  time.Time `json:"started,omitzero"`
-	Ended    time.Time `json:"ended,omitzero"`
+	Usage    Usage     `json:"usage"`            // of all its lives together
+	Trace    string    `json:"trace,omitempty"`  // traceparent of the request that began it (W3C Trace Context)
+
+	Parent  *RunParent `json:"parent,omitempty"` // the run that began it, when one did
+	Wait    *RunWait   `json:"wait,omitempty"`   // while it is Waiting, Paused or Uncertain
+	Lives   int        `json:"lives,omitempty"`  // cells it has had; more than one after a wait or a crash
+	Lost    int        `json:"lost,omitempty"`   // lives in a row that ended with their process or over a limit of memory
+	Created time.Time  `json:"created"`
+	Started time.Time  `json:"started,omitzero"`
+	Ended   time.Time  `json:"ended,omitzero"`
+}
+
+// RunParent names the call of a run that began another run.
+type RunParent struct {
+	Run  RunID  `json:"run"`
+	Call uint64 `json:"call"`
+}
+
+// RunWait says what a run waits for that has no cell meanwhile.
+type RunWait struct {
+	For   string    `json:"for"`            // "sleep", "event", "run", "reply", "pause", "answer"; more than one thing is "several"
+	Name  string    `json:"name,omitempty"` // of the event's type, the run, or the call whose effect is not known
+	Call  uint64    `json:"call,omitempty"` // its number in the journal
+	Until time.Time `json:"until,omitzero"` // when it goes on at the latest; zero when nothing says so
 }
 
 // RunStatus is where a run stands. The terminal ones are Completed, RunFailed and RunCancelled.
@@ -124,12 +143,15 @@ const (
 	UnknownStatus RunStatus = iota
 	Queued
 	Running
+	Waiting   // holds no cell; a time, an event or an answer brings it back
+	Paused    // by a person, until one resumes it
+	Uncertain // a call was made whose effect is not known; a person has to say what became of it
 	Completed
 	RunFailed
 	RunCancelled
 )
 
-var statusNames = [...]string{"unknown", "queued", "running", "completed", "failed", "cancelled"}
+var statusNames = [...]string{"unknown", "queued", "running", "waiting", "paused", "uncertain", "completed", "failed", "cancelled"}
 
 func (s RunStatus) String() string               { return nameOf(statusNames[:], s) }
 func (s RunStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -139,6 +161,9 @@ func (s *RunStatus) UnmarshalText(b []byte) error {
 
 // Terminal reports whether the run has ended.
 func (s RunStatus) Terminal() bool { return s >= Completed }
+
+// Active reports whether a process has work to do for the run, also when the one that had it has died.
+func (s RunStatus) Active() bool { return s == Queued || s == Running }
 
 // RunError is an Error as a run keeps it.
 type RunError struct {

@@ -22,11 +22,28 @@ const (
 	EventSecretUsed             // a secret went into a request; data: SecretUse
 	EventHTTP                   // an outbound request ended; data: HTTPUse
 	EventChanged                // in an audit log: what a person or program changed; data: Change
+
+	EventRunWaiting   // a run gave up its cell; data: RunWait
+	EventRunResumed   // it has one again
+	EventRunPaused    // data: RunWait
+	EventRunUncertain // data: RunWait, which names the call
+	EventReceived     // an event from outside came for a run; Name is its type, data what it brought
+	EventStepStarted  // Name is the step's; data: Step
+	EventStepEnded    // Name is the step's; data: Step
+	EventStateChanged // an instance's shared state; data: StateChange
+	EventCreated      // an instance was made
+	EventUpgraded     // an instance runs another version of its code; data: {"from", "to"}
+	EventAlarmFired   // Name is the alarm's; data: AlarmFired
+	EventAlarmFailed  // it failed for the last time and is kept as a dead letter; data: AlarmFired
+	EventConnected    // a socket; data: {"connection"}
+	EventDisconnected // data: {"connection"}
 )
 
 var eventNames = [...]string{
 	"unknown", "message", "run.queued", "run.started", "log", "emit", "run.completed", "run.failed", "run.cancelled",
 	"grant.refused", "secret.used", "http.request", "changed",
+	"run.waiting", "run.resumed", "run.paused", "run.uncertain", "event.received", "step.started", "step.ended", "state.changed",
+	"instance.created", "instance.upgraded", "alarm.fired", "alarm.failed", "socket.connected", "socket.disconnected",
 }
 
 func (k EventKind) String() string               { return nameOf(eventNames[:], k) }
@@ -101,4 +118,28 @@ type Change struct {
 	Detail string  `json:"detail,omitempty"`
 
 	Request string `json:"request,omitempty"` // id of the request that asked for it
+}
+
+// Step is the data of an EventStepStarted and an EventStepEnded.
+type Step struct {
+	Attempt  int           `json:"attempt"`            // from 1
+	Duration time.Duration `json:"duration,omitempty"` // of all attempts; nanoseconds in JSON
+	Error    string        `json:"error,omitempty"`
+	Rollback bool          `json:"rollback,omitempty"` // what undoes the step
+}
+
+// StateChange is the data of an EventStateChanged. Patch leads from the version before to this one (RFC 7396).
+type StateChange struct {
+	Version int64           `json:"version"`
+	Patch   json.RawMessage `json:"patch"`
+	Source  string          `json:"source,omitempty"` // the connection that asked for it; empty for the agent itself
+}
+
+// AlarmFired is the data of an EventAlarmFired and an EventAlarmFailed.
+type AlarmFired struct {
+	Method  string    `json:"method"`
+	Due     time.Time `json:"due"`
+	Attempt int       `json:"attempt"`          // from 1
+	Missed  int       `json:"missed,omitempty"` // times that passed while nobody was there, and that this one stands for
+	Error   string    `json:"error,omitempty"`
 }

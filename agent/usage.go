@@ -17,9 +17,11 @@ const (
 	UseCode  // code that ran once
 	UseLoad  // code was compiled, initialised and made an image
 	UseGrant // one use of a grant with a limit per day; Function names the grant
+	UseTurn  // a call of an instance's method, or a socket's event
+	UseAlarm // an alarm of an instance
 )
 
-var usageNames = [...]string{"unknown", "call", "fetch", "run", "code", "load", "grant"}
+var usageNames = [...]string{"unknown", "call", "fetch", "run", "code", "load", "grant", "turn", "alarm"}
 
 func (k UsageKind) String() string               { return nameOf(usageNames[:], k) }
 func (k UsageKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
@@ -28,7 +30,7 @@ func (k *UsageKind) UnmarshalText(b []byte) error {
 }
 
 // Cells reports whether cells of agents cost it, which is what quotas are about.
-func (k UsageKind) Cells() bool { return k >= UseCall && k <= UseCode }
+func (k UsageKind) Cells() bool { return k >= UseCall && k <= UseCode || k == UseTurn || k == UseAlarm }
 
 // Outcome is how what a usage event tells of ended: well, or with an error of some kind.
 type Outcome uint8

@@ -39,7 +39,16 @@ type Batch struct {
 	Inbox   []Mark // messages of others that this turn consumed
 	// Children are registered before they are acquired, and removed once they are deleted.
 	Children []Child
+	Runs     []RunEdit // records of runs of the instance's sessions
 	Snapshot *Snapshot // nil leaves it as it is
+}
+
+// RunEdit makes a run, or changes one that stands as From says; another is a Conflict. Of a run that is there, what UpdateRun of package
+// store keeps as it was stays as it was.
+type RunEdit struct {
+	From    agent.RunStatus // UnknownStatus makes the run
+	Run     agent.Run
+	Session *agent.Session // made before the run, with this instance; nil when it is there
 }
 
 // Log names a log of an instance: the log of one of its sessions, a log of its own, or the journal of a run. It is comparable.
@@ -173,7 +182,7 @@ func (o Outcome) String() string {
 
 // Ops counts the parts of a batch.
 func (b *Batch) Ops() int {
-	n := len(b.State) + len(b.Events) + len(b.Journal) + len(b.Alarms) + len(b.Outbox) + len(b.Sent) + len(b.Inbox) + len(b.Children)
+	n := len(b.State) + len(b.Events) + len(b.Journal) + len(b.Alarms) + len(b.Outbox) + len(b.Sent) + len(b.Inbox) + len(b.Children) + len(b.Runs)
 	if b.Snapshot != nil {
 		n++
 	}
