@@ -9,6 +9,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store/blob"
+	"github.com/skep-dev/skep/store/instance"
 )
 
 // A record is its ordinal, its fields as JSON, and its bodies: bytes of any kind that JSON would change or bloat.
@@ -35,7 +36,7 @@ const (
 )
 
 // maxBody is the most bytes of one body that stay in the database. Two of them fit in one record.
-const maxBody = 96 << 10
+const maxBody = instance.MaxInline
 
 var errShort = errors.New("record is too short")
 

@@ -33,21 +33,30 @@ func (s *Store) prepare(events []agent.Event) ([]prepared, error) {
 	}
 	out := make([]prepared, 0, len(events))
 	for _, e := range events {
-		e.Time = s.stampOr(e.Time)
 		e.Data = append(json.RawMessage(nil), e.Data...)
-		data, err := s.stow(e.Data, limit)
+		p, err := s.prepareOne(e, limit)
 		if err != nil {
 			return nil, err
 		}
-		bare := e
-		bare.Seq, bare.Data = 0, nil
-		fields, err := json.Marshal(bare)
-		if err != nil {
-			return nil, agent.Wrap(agent.Invalid, err, fmt.Sprintf("an event of kind %s cannot be written as JSON", e.Kind))
-		}
-		out = append(out, prepared{e, row{fields: fields, bodies: []body{data}}.encode()})
+		out = append(out, p)
 	}
 	return out, nil
+}
+
+// prepareOne keeps data of up to limit bytes in the record.
+func (s *Store) prepareOne(e agent.Event, limit int) (prepared, error) {
+	e.Time = s.stampOr(e.Time)
+	data, err := s.stow(e.Data, limit)
+	if err != nil {
+		return prepared{}, err
+	}
+	bare := e
+	bare.Seq, bare.Data = 0, nil
+	fields, err := json.Marshal(bare)
+	if err != nil {
+		return prepared{}, agent.Wrap(agent.Invalid, err, fmt.Sprintf("an event of kind %s cannot be written as JSON", e.Kind))
+	}
+	return prepared{e, row{fields: fields, bodies: []body{data}}.encode()}, nil
 }
 
 func (s *Store) decodeEvent(k key, seq int64, payload []byte) (e agent.Event, err error) {

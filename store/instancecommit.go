@@ -31,6 +31,9 @@ type turn struct {
 	b       *instance.Batch
 	events  []prepared
 	journal []prepared
+	bodies  []runBodies // of b.Runs
+
+	with map[agent.SessionID]bool // sessions that are known to be with the instance, in this run of the transaction
 }
 
 // prepare does what needs no transaction.
@@ -38,11 +41,13 @@ func (c *turn) prepare() (err error) {
 	if err := c.b.Check(c.id); err != nil {
 		return err
 	}
-	evs := make([]agent.Event, len(c.b.Events))
+	c.events = make([]prepared, len(c.b.Events))
 	for i, e := range c.b.Events {
-		evs[i] = e.Event
+		if c.events[i], err = c.s.prepareOne(e.Event, instance.MaxInline); err != nil {
+			return err
+		}
 	}
-	if c.events, err = c.s.prepare(evs); err != nil {
+	if err := c.prepareRuns(); err != nil {
 		return err
 	}
 	var blobs []agent.Digest
@@ -66,6 +71,7 @@ func (c *turn) prepare() (err error) {
 }
 
 func (c *turn) run(t *tx, f instance.Fence) (res instance.Result, err error) {
+	c.with = nil
 	h, err := openInst(t, t.below.snapshot, c.id)
 	if err != nil {
 		return res, err
@@ -77,7 +83,7 @@ func (c *turn) run(t *tx, f instance.Fence) (res instance.Result, err error) {
 		return res, instance.Fenced(c.id, f, h.fence())
 	}
 	h.Batch, h.Void, h.Ends, h.Updated = c.b.ID, false, ends{}, stamp(c.s.now())
-	for _, part := range []func(*tx, *instHead) error{c.state, c.logs, c.entries, c.alarms, c.send, c.sent, c.receive, c.children} {
+	for _, part := range []func(*tx, *instHead) error{c.state, c.runs, c.logs, c.entries, c.alarms, c.send, c.sent, c.receive, c.children} {
 		if err := part(t, &h); err != nil {
 			return res, err
 		}
@@ -224,28 +230,11 @@ func (c *turn) append(t *tx, h *instHead, names []instance.Log, ps []prepared) (
 // openLog returns where a log ends, and makes one of the instance's own that is not there.
 func (c *turn) openLog(t *tx, h *instHead, name instance.Log, l Log) (extent, error) {
 	if name.Session != "" {
-		return t.sessionOf(c.id, l)
+		return c.session(t, name.Session)
 	}
 	x, found, err := findInstLog(t, t.below.snapshot, l)
 	if err == nil && !found {
 		h.Logs++
-	}
-	return x, err
-}
-
-// sessionOf returns where the log of a session ends, which must be with the instance.
-func (t *tx) sessionOf(id instance.ID, l Log) (extent, error) {
-	x, err := openLog(t, l)
-	if err != nil {
-		return x, err
-	}
-	var se agent.Session
-	if _, err := find(t, sessions, id.App, l.id, "session", &se); err != nil {
-		return x, err
-	}
-	name, _, err := t.get(byKey(byAgentID, id.App, string(id.Agent)))
-	if err == nil && (se.Agent != string(name) || se.Key != id.Key) {
-		err = agent.Errorf(agent.Conflict, "session %s is with %s %q, not with instance %q", l.id, se.Agent, se.Key, id.Key)
 	}
 	return x, err
 }

@@ -70,6 +70,38 @@ func (in *Instances) ReadJournal(ctx context.Context, id instance.ID, run agent.
 	return out, err
 }
 
+// Journals implements instance.Reader. It seeks from one journal to the next, however long they are.
+func (in *Instances) Journals(ctx context.Context, id instance.ID, after agent.RunID, limit int) (out []agent.RunID, err error) {
+	if limit, err = instance.CheckLimit(limit); err != nil {
+		return nil, err
+	}
+	prefix := logsPrefix(journalLog, id)
+	err = in.s.view(ctx, func(snap snapshot) error {
+		if _, err := openInst(snap, snap, id); err != nil {
+			return err
+		}
+		for len(out) < limit {
+			from, next := prefix, agent.RunID("")
+			if after != "" {
+				from += key(after) + "0" // behind the slash that follows it
+			}
+			err := snap.each(from, prefixEnd(prefix), false, func(k key, _ []byte) error {
+				next = agent.RunID(k.parts(string(prefix))[0])
+				return errStop
+			})
+			if err != nil || next == "" {
+				return err
+			}
+			if _, err := bounds(snap, instanceLogOf(id, instance.Journal(next))); err != nil {
+				return err
+			}
+			out, after = append(out, next), next
+		}
+		return ctx.Err()
+	})
+	return out, err
+}
+
 func parseEntryOf(k key, payload []byte) (e instance.Entry, err error) {
 	r, err := parse(k, payload, &e)
 	if err == nil && len(r.bodies) != 1 {

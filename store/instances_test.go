@@ -46,6 +46,8 @@ func instanceRig(t *testing.T, db kv.DB, dir string) instancetest.Rig {
 				t.Fatal(err)
 			}
 		},
+		Session: func(id agent.SessionID) (agent.Session, error) { return s.Session(ctx, app, id) },
+		Run:     func(id agent.RunID) (agent.Run, error) { return s.Run(ctx, app, id) },
 		Check: func() error {
 			if removed {
 				dropAll(t, s, db)

@@ -37,7 +37,8 @@ import (
 //	by/session-agent/APP/NAME/ORD    session, by agent
 //	by/run-agent/APP/NAME/ORD        run, by agent
 //	by/run-session/APP/SESSION/ORD   run, by session
-//	by/run-live/APP/ORD              run that has not ended
+//	by/run-live/APP/ORD              run that is queued or running
+//	by/run-parked/APP/ORD            run that has not ended and is neither
 //	by/token-hash/-/HEX              token, by the SHA-256 of its secret
 //
 // Logs (log.go), where KIND is session, agent or audit and ID the session's or agent's id, or "-":
@@ -132,6 +133,7 @@ const (
 	byRunAgent     index = "run-agent"
 	byRunSession   index = "run-session"
 	byRunLive      index = "run-live"
+	byRunParked    index = "run-parked"
 	byTokenHash    index = "token-hash"
 )
 
@@ -147,7 +149,7 @@ func byKey(ix index, app agent.App, what string) key {
 	return join(prefixBy, string(ix), string(app), what)
 }
 func byPrefix(ix index, app agent.App, what string) key {
-	if ix == byRunLive {
+	if ix == byRunLive || ix == byRunParked {
 		return join(prefixBy, string(ix), string(app), "")
 	}
 	return join(prefixBy, string(ix), string(app), what, "")

@@ -48,8 +48,8 @@ func (s *Store) Runs(ctx context.Context, app agent.App, f RunFilter, page agent
 		switch {
 		case f.Session != "":
 			list, next, err = indexPages(snap, byRunSession, app, string(f.Session), page, load)
-		case f.Status == agent.Queued || f.Status == agent.Running:
-			list, next, err = indexPages(snap, byRunLive, app, "", page, load)
+		case f.Status != agent.UnknownStatus && !f.Status.Terminal():
+			list, next, err = indexPages(snap, byStatus(f.Status), app, "", page, load)
 		case f.Agent != "":
 			list, next, err = indexPages(snap, byRunAgent, app, f.Agent, page, load)
 		default:
@@ -68,15 +68,16 @@ func bodyBytes(run agent.Run) int {
 	return n
 }
 
-// Unfinished returns the runs of every app that have not ended, oldest first in each app.
+// Unfinished returns the runs of every app that a process has work to do for (RunStatus.Active), oldest first in each app. It costs
+// nothing for those that wait.
 func (s *Store) Unfinished(ctx context.Context) (list []agent.Run, err error) {
 	err = s.view(ctx, func(snap snapshot) error {
 		prefix := join(prefixBy, string(byRunLive), "")
 		return snap.each(prefix, prefixEnd(prefix), false, func(k key, id []byte) error {
 			app := agent.App(k.parts(string(prefix))[0])
 			_, run, err := s.readRun(snap, app, string(id))
-			if err == nil && run.Status.Terminal() {
-				err = corrupt(k, "run %s has ended", id)
+			if err == nil && !run.Status.Active() {
+				err = corrupt(k, "run %s is %s", id, run.Status)
 			}
 			list = append(list, run)
 			return err

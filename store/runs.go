@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -72,11 +73,6 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun, once Once) (_ agent.Run
 				return err
 			}
 		}
-		if _, found, err := lookup(t, recKey(runs, run.App, string(run.ID)), nil); err != nil {
-			return err
-		} else if found {
-			return agent.Errorf(agent.Exists, "run %s is there already", run.ID)
-		}
 		log := SessionLog(run.App, run.Session)
 		x, err := openLog(t, log)
 		if err != nil {
@@ -100,7 +96,13 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun, once Once) (_ agent.Run
 	return out, events, replayed, nil
 }
 
+// newRun makes the record of a run and the index entries that name it.
 func (t *tx) newRun(run agent.Run, input body) (ord int64, err error) {
+	if _, found, err := lookup(t, recKey(runs, run.App, string(run.ID)), nil); err != nil {
+		return 0, err
+	} else if found {
+		return 0, agent.Errorf(agent.Exists, "run %s is there already", run.ID)
+	}
 	if _, err := find(t, agents, run.App, run.Agent, "agent", nil); err != nil {
 		return 0, err
 	}
@@ -111,8 +113,34 @@ func (t *tx) newRun(run agent.Run, input body) (ord int64, err error) {
 	id := []byte(run.ID)
 	t.put(byOrdKey(byRunAgent, run.App, run.Agent, ord), id)
 	t.put(byOrdKey(byRunSession, run.App, string(run.Session), ord), id)
-	t.put(byOrdKey(byRunLive, run.App, "", ord), id)
+	t.put(byOrdKey(byStatus(run.Status), run.App, "", ord), id)
 	return ord, t.saveRun(run, ord, input, body{})
+}
+
+// byStatus is the index that names runs of a status: "" for those that have ended.
+func byStatus(s agent.RunStatus) index {
+	switch {
+	case s.Terminal():
+		return ""
+	case s.Active():
+		return byRunLive
+	}
+	return byRunParked
+}
+
+// changeRun brings the record r of a run up to date, which read as was, and returns the run as it is then.
+func (t *tx) changeRun(r row, was, run agent.Run, output body) (agent.Run, error) {
+	run.App, run.ID, run.Session, run.Agent, run.Plugin = was.App, was.ID, was.Session, was.Agent, was.Plugin
+	run.Function, run.Input, run.Created = was.Function, was.Input, was.Created
+	run.FirstSeq = cmp.Or(was.FirstSeq, run.FirstSeq)
+	run.Started, run.Ended = stamp(run.Started), stamp(run.Ended)
+	if from, to := byStatus(was.Status), byStatus(run.Status); from != to {
+		t.del(byOrdKey(from, run.App, "", r.ord))
+		if to != "" {
+			t.put(byOrdKey(to, run.App, "", r.ord), []byte(run.ID))
+		}
+	}
+	return run, t.saveRun(run, r.ord, r.bodies[0], output)
 }
 
 // ofRun returns events with their Run set.
@@ -155,29 +183,42 @@ func (s *Store) readRun(g getter, app agent.App, id string) (row, agent.Run, err
 }
 
 func (s *Store) decodeRun(k key, r row) (agent.Run, error) {
-	var f runFields
-	if err := json.Unmarshal(r.fields, &f); err != nil {
-		return agent.Run{}, corrupt(k, "%v", err)
-	}
-	run := f.Run
-	in, err := s.fetch(k, r, 0)
+	run, err := decodeBareRun(k, r)
 	if err != nil {
 		return agent.Run{}, err
 	}
-	run.Input = agent.Payload{Type: f.Input.Type, Body: in}
-	if f.Output != nil {
-		out, err := s.fetch(k, r, 1)
-		if err != nil {
+	if run.Input.Body, err = s.fetch(k, r, 0); err != nil {
+		return agent.Run{}, err
+	}
+	if run.Output != nil {
+		if run.Output.Body, err = s.fetch(k, r, 1); err != nil {
 			return agent.Run{}, err
 		}
-		run.Output = &agent.Payload{Type: f.Output.Type, Body: out}
+	}
+	return run, nil
+}
+
+// decodeBareRun returns a run without the bytes of its input and output.
+func decodeBareRun(k key, r row) (agent.Run, error) {
+	var f runFields
+	err := json.Unmarshal(r.fields, &f)
+	if err == nil && len(r.bodies) != 2 {
+		err = errShort
+	}
+	if err != nil {
+		return agent.Run{}, corrupt(k, "%v", err)
+	}
+	run := f.Run
+	run.Input = agent.Payload{Type: f.Input.Type}
+	if f.Output != nil {
+		run.Output = &agent.Payload{Type: f.Output.Type}
 	}
 	return run, nil
 }
 
 // UpdateRun applies change to a run and adds events to its session's log, in one commit. A run that has ended is a
-// Conflict. change may run more than once and must not call the store. What it does to the run's ids, app, agent, plugin,
-// function, input and Created is undone; an error of change changes nothing.
+// Conflict. change may run more than once and must not call the store. What it does to the run's ids, FirstSeq, app, agent,
+// plugin, function, input and Created is undone; an error of change changes nothing.
 func (s *Store) UpdateRun(ctx context.Context, app agent.App, id agent.RunID, events []agent.Event, change func(*agent.Run) error) (_ agent.Run, stored []agent.Event, err error) {
 	ps, err := s.prepare(ofRun(events, id))
 	if err != nil {
@@ -200,16 +241,13 @@ func (s *Store) UpdateRun(ctx context.Context, app agent.App, id agent.RunID, ev
 		if err := change(&run); err != nil {
 			return err
 		}
-		run.App, run.ID, run.Session, run.Agent, run.Plugin = was.App, was.ID, was.Session, was.Agent, was.Plugin
-		run.Function, run.Input, run.Created = was.Function, was.Input, was.Created
-		run.Started, run.Ended = stamp(run.Started), stamp(run.Ended)
 		var output body
 		if run.Output != nil {
 			if output, err = s.stow(run.Output.Body, maxBody); err != nil {
 				return err
 			}
 		}
-		log := SessionLog(app, run.Session)
+		log := SessionLog(app, was.Session)
 		x, err := bounds(t, log)
 		if err != nil {
 			return err
@@ -217,11 +255,8 @@ func (s *Store) UpdateRun(ctx context.Context, app agent.App, id agent.RunID, ev
 		if stored, err = s.append(t, log, x, ps); err != nil {
 			return err
 		}
-		if run.Status.Terminal() {
-			t.del(byOrdKey(byRunLive, app, "", r.ord))
-		}
-		out = run
-		return t.saveRun(run, r.ord, r.bodies[0], output)
+		out, err = t.changeRun(r, was, run, output)
+		return err
 	})
 	if err != nil {
 		return agent.Run{}, nil, err

@@ -192,8 +192,8 @@ func (s *Store) entries(g getter, sp space, app agent.App, k key, r row, payload
 			return nil, err
 		}
 		ks := []key{byOrdKey(byRunAgent, app, run.Agent, r.ord), byOrdKey(byRunSession, app, string(run.Session), r.ord)}
-		if !run.Status.Terminal() {
-			ks = append(ks, byOrdKey(byRunLive, app, "", r.ord))
+		if ix := byStatus(run.Status); ix != "" {
+			ks = append(ks, byOrdKey(ix, app, "", r.ord))
 		}
 		_, err = record(g, recKey(sessions, app, string(run.Session)), nil)
 		return ks, err
@@ -223,7 +223,7 @@ func mustGet(g getter, k key) ([]byte, error) {
 func (v verifier) indexes() error {
 	of := map[index]space{
 		byPluginName: plugins, byPluginDigest: plugins, byAgentID: agents, bySessionAgent: sessions,
-		byRunAgent: runs, byRunSession: runs, byRunLive: runs, byTokenHash: tokens,
+		byRunAgent: runs, byRunSession: runs, byRunLive: runs, byRunParked: runs, byTokenHash: tokens,
 	}
 	return v.walk(prefixBy, func(k key, payload []byte) error {
 		parts := k.parts(prefixBy)

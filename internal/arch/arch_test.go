@@ -63,11 +63,13 @@ var mayImport = map[string][]string{
 	"vault/kek/kektest": {},
 
 	"plugins":             {"agent"},
-	"runtime":             {"abi", "agent", "host", "host/egress", "host/grant", "host/grant/*", "plugins", "store", "runtime/quota", "store/ledger", "vault/inject", "vault/scrub"},
+	"runtime":             {"abi", "agent", "host", "host/egress", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "vault/inject", "vault/scrub"},
+	"runtime/durable":     {"agent", "store/instance"},
+	"runtime/journal":     {"abi", "agent", "host", "store/instance"},
 	"runtime/quota":       {"agent", "host/grant", "store", "store/ledger"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
-	"api":        {"agent", "host", "plugins", "runtime", "store", "store/backup", "store/ledger", "vault"},
+	"api":        {"agent", "host", "plugins", "runtime", "store", "store/backup", "store/instance", "store/ledger", "vault"},
 	"api/client": {"agent"},
 	"cmd/*":      {"*"},
 

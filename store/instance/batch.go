@@ -11,7 +11,8 @@ import (
 const (
 	MaxOps       = 500       // parts of a batch, all kinds together
 	MaxBytes     = 1 << 20   // see Batch.Size
-	MaxData      = 128 << 10 // of one event, entry, alarm or message
+	MaxData      = 128 << 10 // of one entry, alarm or message
+	MaxInline    = 96 << 10  // what an event's data, a run's input or output count for at most: a larger one is kept in a blob
 	MaxBlobs     = 16        // named by one entry or snapshot
 	MaxSnapshot  = 4 << 10   // bytes of a snapshot's data
 	MaxAlarmName = 128
@@ -43,12 +44,16 @@ type Batch struct {
 	Snapshot *Snapshot // nil leaves it as it is
 }
 
-// RunEdit makes a run, or changes one that stands as From says; another is a Conflict. Of a run that is there, what UpdateRun of package
-// store keeps as it was stays as it was.
+// RunEdit makes a run, or changes one that stands as From says; another is a Conflict. The run's session must be with the instance. Of a
+// run that is there its ids, FirstSeq, app, agent, plugin, function, input and Created stay as they were.
+//
+// Sessions and runs are made before the events of the batch are appended, so a batch may make a session, its run and their first events.
+// A new run's FirstSeq is the number of the first event in the batch that is its own; when there is none it stays as it is given. An
+// unknown status of a new run is Queued, and a zero Created is filled in.
 type RunEdit struct {
-	From    agent.RunStatus // UnknownStatus makes the run
-	Run     agent.Run
-	Session *agent.Session // made before the run, with this instance; nil when it is there
+	From    agent.RunStatus // UnknownStatus makes the run; one that is there then is Exists
+	Run     agent.Run       // an empty Agent of a new one means the instance's
+	Session *agent.Session  // made before the run, for Run.Session and the instance's key; nil when it is there. It counts as a part
 }
 
 // Log names a log of an instance: the log of one of its sessions, a log of its own, or the journal of a run. It is comparable.
@@ -186,18 +191,26 @@ func (b *Batch) Ops() int {
 	if b.Snapshot != nil {
 		n++
 	}
+	for _, e := range b.Runs {
+		if e.Session != nil {
+			n++
+		}
+	}
 	return n
 }
 
+// recordSize is what the record of a run or a session counts for beside its texts: names, times and numbers.
+const recordSize = 1 << 10
+
 // Size is what a batch counts for: the bytes of its data and names. A state key counts three times, as stores may have to
-// escape it.
+// escape it; so do the texts of runs. Data of an event and of a run counts as MaxInline at most.
 func (b *Batch) Size() int {
 	n := 0
 	for _, e := range b.State {
 		n += 3*len(e.Key) + len(e.Value.Type) + len(e.Value.Body)
 	}
 	for _, e := range b.Events {
-		n += len(e.Event.Name) + len(e.Event.Data)
+		n += len(e.Event.Name) + min(len(e.Event.Data), MaxInline)
 	}
 	for _, e := range b.Journal {
 		n += len(e.Data)
@@ -208,8 +221,31 @@ func (b *Batch) Size() int {
 	for _, m := range b.Outbox {
 		n += len(m.Data)
 	}
+	for _, e := range b.Runs {
+		n += e.size()
+	}
 	if b.Snapshot != nil {
 		n += len(b.Snapshot.Data)
 	}
 	return n
+}
+
+func (e RunEdit) size() int {
+	r, text := e.Run, len(e.Run.Input.Type)
+	n := recordSize + min(len(r.Input.Body), MaxInline) // also of a run that is there, as its record may hold it
+	if r.Output != nil {
+		n += min(len(r.Output.Body), MaxInline)
+		text += len(r.Output.Type)
+	}
+	if r.Error != nil {
+		text += len(r.Error.Msg) + len(r.Error.Hint) + len(r.Error.Stack) + len(r.Error.Pos.File)
+	}
+	if r.Wait != nil {
+		text += len(r.Wait.For) + len(r.Wait.Name)
+	}
+	if e.Session != nil {
+		n += recordSize
+		text += len(e.Session.Title)
+	}
+	return n + 3*(text+len(r.Function)+len(r.Trace))
 }

@@ -21,7 +21,7 @@ func (b *Batch) Check(id ID) error {
 	if n := b.Size(); n > MaxBytes {
 		return tooBig("a commit of %d bytes is too big: %d are allowed", n, MaxBytes)
 	}
-	for _, check := range []func(ID) error{b.checkState, b.checkLogs, b.checkAlarms, b.checkMessages, b.checkChildren} {
+	for _, check := range []func(ID) error{b.checkState, b.checkLogs, b.checkAlarms, b.checkMessages, b.checkChildren, b.checkRuns} {
 		if err := check(id); err != nil {
 			return err
 		}
@@ -70,9 +70,6 @@ func (b *Batch) checkLogs(ID) error {
 		}
 		if e.Log.Run != "" {
 			return agent.Errorf(agent.Invalid, "an event cannot go to a journal")
-		}
-		if err := checkData("an event", e.Event.Data); err != nil {
-			return err
 		}
 	}
 	for _, e := range b.Journal {
@@ -135,6 +132,28 @@ func (b *Batch) checkChildren(id ID) error {
 		}
 		if c.ID == id {
 			return agent.Errorf(agent.Invalid, "an instance cannot be its own child")
+		}
+	}
+	return nil
+}
+
+func (b *Batch) checkRuns(id ID) error {
+	for _, e := range b.Runs {
+		r, s := e.Run, e.Session
+		made := e.From == agent.UnknownStatus
+		switch {
+		case r.App != id.App:
+			return agent.Errorf(agent.Invalid, "run %.80q is of app %.80q, not of %s", r.ID, r.App, id.App)
+		case !isPart(string(r.ID), 64), made && !isPart(string(r.Session), 64):
+			return agent.Errorf(agent.Invalid, "a run is named by its id and made in a session, not by %.80q in %.80q", r.ID, r.Session)
+		case made && r.Status.Terminal():
+			return agent.Errorf(agent.Invalid, "run %s cannot be made with the status %s", r.ID, r.Status)
+		case !made && (e.From.Terminal() || r.Status == agent.UnknownStatus):
+			return agent.Errorf(agent.Invalid, "run %s cannot go from the status %s to %s", r.ID, e.From, r.Status)
+		case !made && s != nil:
+			return agent.Errorf(agent.Invalid, "the session of run %s cannot be made: the run is there", r.ID)
+		case s != nil && (s.App != id.App || s.ID != r.Session || s.Key != id.Key):
+			return agent.Errorf(agent.Invalid, "session %.80q of run %s is not named as the run says, or not with the instance", s.ID, r.ID)
 		}
 	}
 	return nil

@@ -102,6 +102,9 @@ type Reader interface {
 	ReadLog(ctx context.Context, id ID, log Log, after int64, limit int) ([]agent.Event, error)
 	// ReadJournal is ReadLog for a run's journal.
 	ReadJournal(ctx context.Context, id ID, run agent.RunID, after int64, limit int) ([]Entry, error)
+	// Journals lists the runs that have a journal here, those behind after, in the order of their ids: of ULIDs the oldest first. A journal
+	// stays until Trim has removed it to its end, also when its run has ended.
+	Journals(ctx context.Context, id ID, after agent.RunID, limit int) ([]agent.RunID, error)
 	// Alarms lists the instance's alarms in the order of names, those behind after.
 	Alarms(ctx context.Context, id ID, after string, limit int) ([]Alarm, error)
 	// Children lists the instances that it registered, those behind after in the order of agent and key.

@@ -21,6 +21,8 @@ type Rig struct {
 	AddAgent    func(id agent.AgentID)
 	RemoveAgent func(id agent.AgentID)
 	AddSession  func(s agent.SessionID, with instance.ID)
+	Session     func(id agent.SessionID) (agent.Session, error)
+	Run         func(id agent.RunID) (agent.Run, error)
 	Check       func() error // looks through all that is stored; nil for none
 }
 
@@ -32,7 +34,8 @@ func Run(t *testing.T, open func(t *testing.T) Rig) {
 	}{
 		{"Acquire", testAcquire}, {"Fence", testFence}, {"Zombie", testZombie}, {"Resubmit", testResubmit}, {"Resolve", testResolve},
 		{"Atomic", testAtomic}, {"State", testState}, {"StateConflict", testStateConflict}, {"StateBounds", testStateBounds},
-		{"Logs", testLogs}, {"Sessions", testSessions}, {"Journal", testJournal}, {"Trim", testTrim},
+		{"Logs", testLogs}, {"Sessions", testSessions}, {"Journal", testJournal}, {"Journals", testJournals}, {"Trim", testTrim},
+		{"Runs", testRuns}, {"RunsRefused", testRunsRefused}, {"RunsTwice", testRunsTwice}, {"Large", testLarge},
 		{"Alarms", testAlarms}, {"Due", testDue}, {"DueClock", testDueClock}, {"ManyAlarms", testManyAlarms},
 		{"Outbox", testOutbox}, {"Inbox", testInbox}, {"Lives", testLives}, {"Children", testChildren}, {"Snapshot", testSnapshot},
 		{"List", testList}, {"Delete", testDelete}, {"DeleteRace", testDeleteRace}, {"RemoveAgent", testRemoveAgent},

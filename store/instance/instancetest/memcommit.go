@@ -36,11 +36,12 @@ func (m *Memory) Commit(ctx context.Context, id instance.ID, f instance.Fence, b
 	c.info.Fence.Head++
 	c.info.Updated = m.now().UTC().Round(0)
 	c.result = instance.Result{Fence: c.info.Fence}
-	logs := maps.Clone(m.logs)
-	sends := m.sends
+	logs, sends := maps.Clone(m.logs), m.sends
+	r := records{m.now().UTC().Round(0), maps.Clone(m.sessions), maps.Clone(m.runs)}
 	for _, part := range []func() error{
 		func() error { return c.edit(b) },
-		func() error { return m.append(c, b, logs) },
+		func() error { return r.edit(id, b, logs) },
+		func() error { return m.append(c, b, r.sessions, logs) },
 		func() error { return c.setAlarms(b) },
 		func() error { return c.exchange(b, &sends) },
 	} {
@@ -58,7 +59,7 @@ func (m *Memory) Commit(ctx context.Context, id instance.ID, f instance.Fence, b
 	if b.Snapshot != nil {
 		c.info.Snapshot = *b.Snapshot
 	}
-	m.all[id], m.logs, m.sends = c, logs, sends
+	m.all[id], m.logs, m.sends, m.sessions, m.runs = c, logs, sends, r.sessions, r.runs
 	return c.result, nil
 }
 
@@ -97,7 +98,7 @@ func (h *held) edit(b *instance.Batch) error {
 	return nil
 }
 
-func (m *Memory) append(h *held, b *instance.Batch, logs map[agent.SessionID][]agent.Event) error {
+func (m *Memory) append(h *held, b *instance.Batch, sessions map[agent.SessionID]agent.Session, logs map[agent.SessionID][]agent.Event) error {
 	own := func(l instance.Log) *kept {
 		if h.logs[l] == nil {
 			h.logs[l] = &kept{first: 1}
@@ -111,12 +112,8 @@ func (m *Memory) append(h *held, b *instance.Batch, logs map[agent.SessionID][]a
 		}
 		e.Time, e.Data = e.Time.UTC().Round(0), append(json.RawMessage(nil), e.Data...)
 		if s := a.Log.Session; s != "" {
-			with, ok := m.sessions[s]
-			switch {
-			case !ok:
-				return agent.Errorf(agent.NotFound, "there is no session %q", s)
-			case with != h.info.ID:
-				return agent.Errorf(agent.Conflict, "session %s is with another instance", s)
+			if err := with(sessions, s, h.info.ID); err != nil {
+				return err
 			}
 			e.Seq = int64(len(logs[s]) + 1)
 			logs[s] = append(slices.Clip(logs[s]), e)

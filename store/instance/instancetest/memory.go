@@ -3,6 +3,7 @@ package instancetest
 import (
 	"context"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +17,8 @@ type Memory struct {
 	mu       sync.Mutex
 	now      func() time.Time
 	agents   map[agent.AgentID]agent.App
-	sessions map[agent.SessionID]instance.ID
+	sessions map[agent.SessionID]agent.Session
+	runs     map[agent.RunID]agent.Run
 	logs     map[agent.SessionID][]agent.Event
 	floors   map[agent.AgentID]instance.Fence // highest of those that were deleted
 	all      map[instance.ID]*held
@@ -66,12 +68,12 @@ func NewMemory(now func() time.Time) *Memory {
 		now = time.Now
 	}
 	return &Memory{
-		now: now, agents: map[agent.AgentID]agent.App{}, sessions: map[agent.SessionID]instance.ID{}, logs: map[agent.SessionID][]agent.Event{},
-		floors: map[agent.AgentID]instance.Fence{}, all: map[instance.ID]*held{},
+		now: now, agents: map[agent.AgentID]agent.App{}, sessions: map[agent.SessionID]agent.Session{}, runs: map[agent.RunID]agent.Run{},
+		logs: map[agent.SessionID][]agent.Event{}, floors: map[agent.AgentID]instance.Fence{}, all: map[instance.ID]*held{},
 	}
 }
 
-// AddAgent makes an agent.
+// AddAgent makes an agent, whose name is its id in small letters.
 func (m *Memory) AddAgent(app agent.App, id agent.AgentID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,8 +92,34 @@ func (m *Memory) RemoveAgent(id agent.AgentID) {
 func (m *Memory) AddSession(s agent.SessionID, with instance.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sessions[s] = with
+	m.sessions[s] = agent.Session{App: with.App, ID: s, Agent: nameOf(with.Agent), Key: with.Key, Created: m.now().UTC().Round(0)}
 }
+
+// Session returns a session.
+func (m *Memory) Session(id agent.SessionID) (agent.Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.sessions[id]
+	if !ok {
+		return s, agent.Errorf(agent.NotFound, "there is no session %q", id)
+	}
+	s.LastSeq = int64(len(m.logs[id]))
+	return s, nil
+}
+
+// Run returns a run.
+func (m *Memory) Run(id agent.RunID) (agent.Run, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.runs[id]
+	if !ok {
+		return r, agent.Errorf(agent.NotFound, "there is no run %q", id)
+	}
+	return r, nil
+}
+
+// nameOf is what an agent is called: its id in small letters.
+func nameOf(id agent.AgentID) string { return strings.ToLower(string(id)) }
 
 func (m *Memory) find(id instance.ID) (*held, error) {
 	if err := id.Check(); err != nil {

@@ -12,6 +12,7 @@ func TestMemory(t *testing.T) {
 		m := instancetest.NewMemory(nil)
 		return instancetest.Rig{
 			Store: m, AddAgent: func(id agent.AgentID) { m.AddAgent(agent.DefaultApp, id) }, RemoveAgent: m.RemoveAgent, AddSession: m.AddSession,
+			Session: m.Session, Run: m.Run,
 		}
 	})
 }

@@ -105,6 +105,23 @@ func (m *Memory) ReadJournal(ctx context.Context, id instance.ID, run agent.RunI
 	return page(k.entries, func(e instance.Entry) bool { return e.Seq > after }, limit)
 }
 
+func (m *Memory) Journals(ctx context.Context, id instance.ID, after agent.RunID, limit int) ([]agent.RunID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h, err := m.find(id)
+	if err != nil {
+		return nil, err
+	}
+	var list []agent.RunID
+	for l := range h.logs {
+		if l.Run != "" {
+			list = append(list, l.Run)
+		}
+	}
+	slices.Sort(list)
+	return page(list, func(run agent.RunID) bool { return run > after }, limit)
+}
+
 func checkRead(log instance.Log, after int64) error {
 	if after < 0 {
 		return agent.Errorf(agent.Invalid, "number %d is negative", after)

@@ -1,0 +1,159 @@
+// Package durable keeps instances: who may write, one turn after the other; what a turn changes until it is committed; alarms
+// that wake instances, and messages between them. It runs no code: what happens in a turn is its caller's business, so the
+// package is tested and simulated without cells.
+package durable
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store/instance"
+)
+
+// Options of a Keeper. Zero fields mean the default.
+type Options struct {
+	Now     func() time.Time
+	Log     *slog.Logger
+	Waiting int           // turns that may wait for one instance; 256
+	Idle    time.Duration // after which an instance that nobody uses is forgotten; 30 s
+	Workers int           // alarms, and messages, that are dealt with at once; 64
+
+	// Committed is told of each commit before anybody else learns of it, in the order of one instance's commits.
+	Committed func(id instance.ID, b *instance.Batch, r instance.Result)
+
+	// Alarm does what an alarm is for, in turns that it enters itself, and clears or moves the alarm in one of them. After an error
+	// it is called again, later.
+	Alarm func(ctx context.Context, d instance.Due) error
+
+	// Receive does what a message is for, in the turn of its receiver, whose commit marks it as received. After an error the turn is
+	// undone and the message comes again, later.
+	Receive func(ctx context.Context, t *Turn, m instance.Message) error
+
+	// Refused is told, in a turn of its sender, of a message whose receiver is gone. The message leaves with that turn.
+	Refused func(ctx context.Context, t *Turn, m instance.Message, why error) error
+}
+
+// Keeper owns instances. It is safe for concurrent use.
+type Keeper struct {
+	store instance.Store
+	opts  Options
+
+	alarmSet chan struct{} // has one when an alarm may be earlier than those the loop knows
+	sent     chan struct{} // has one when messages wait
+	early    earliest
+	stats    counters
+
+	mu    sync.Mutex
+	owned map[instance.ID]*owned
+}
+
+// New returns a Keeper over a store. It starts nothing; see Run.
+func New(st instance.Store, o *Options) *Keeper {
+	k := &Keeper{store: st, owned: map[instance.ID]*owned{}, alarmSet: make(chan struct{}, 1), sent: make(chan struct{}, 1)}
+	if o != nil {
+		k.opts = *o
+	}
+	if k.opts.Now == nil {
+		k.opts.Now = time.Now
+	}
+	if k.opts.Log == nil {
+		k.opts.Log = slog.New(slog.DiscardHandler)
+	}
+	k.opts.Waiting = cmp.Or(k.opts.Waiting, 256)
+	k.opts.Idle = cmp.Or(k.opts.Idle, 30*time.Second)
+	k.opts.Workers = cmp.Or(k.opts.Workers, 64)
+	return k
+}
+
+// Run deals with alarms and messages, and forgets instances that nobody uses, until ctx ends. What it has begun has ended when
+// it returns.
+func (k *Keeper) Run(ctx context.Context) {
+	var loops sync.WaitGroup
+	if k.opts.Alarm != nil {
+		loops.Go(func() { k.watchAlarms(ctx) })
+	}
+	if k.opts.Receive != nil {
+		loops.Go(func() { k.deliverAll(ctx) })
+	}
+	loops.Go(func() { k.forgetIdle(ctx) })
+	loops.Wait()
+}
+
+// Store returns what the instances are kept in, for reads that need no turn.
+func (k *Keeper) Store() instance.Reader { return k.store }
+
+// Entry says how a turn is entered.
+type Entry struct {
+	Parent instance.ID // of an instance that is made by this; see instance.Owner.Acquire
+	Exists bool        // an instance that is not there is a NotFound error, and is not made
+}
+
+// Enter waits until the caller has the instance alone, and makes the instance when it is not there. Turns come in the order of
+// their calls. The turn must be left or abandoned. When too many wait already the error is Exhausted; when the caller's own
+// turn is what the instance waits for, as ctx tells, it is a Conflict.
+func (k *Keeper) Enter(ctx context.Context, id instance.ID, e Entry) (*Turn, error) {
+	if waitsFor(ctx, id) {
+		return nil, &agent.Error{
+			Kind: agent.Conflict, Msg: "instance \"" + id.Key + "\" waits for this call and cannot be called by it",
+			Hint: "send it a message instead, which is delivered when its turn has ended",
+		}
+	}
+	o, err := k.takeTurn(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	t := &Turn{k: k, o: o, began: k.opts.Now()}
+	if err := k.own(ctx, o, e); err != nil {
+		k.release(o)
+		return nil, err
+	}
+	t.size = o.info.State
+	return t, nil
+}
+
+// own makes sure that o holds the newest fence.
+func (k *Keeper) own(ctx context.Context, o *owned, e Entry) error {
+	if o.have {
+		return nil
+	}
+	if e.Exists {
+		if _, err := k.store.Info(ctx, o.id); err != nil {
+			return err
+		}
+	}
+	info, err := k.store.Acquire(ctx, o.id, e.Parent)
+	if err != nil {
+		return err
+	}
+	k.stats.acquired.Add(1)
+	o.info, o.have = info, true
+	return nil
+}
+
+type chainKey struct{}
+
+// chain lists instances whose turns wait, the newest first.
+type chain struct {
+	id   instance.ID
+	next *chain
+}
+
+// Holding returns a context for what a turn of id waits for, so that no call of that leads back to id.
+func Holding(ctx context.Context, id instance.ID) context.Context {
+	next, _ := ctx.Value(chainKey{}).(*chain)
+	return context.WithValue(ctx, chainKey{}, &chain{id, next})
+}
+
+func waitsFor(ctx context.Context, id instance.ID) bool {
+	c, _ := ctx.Value(chainKey{}).(*chain)
+	for ; c != nil; c = c.next {
+		if c.id == id {
+			return true
+		}
+	}
+	return false
+}

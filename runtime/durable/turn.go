@@ -1,0 +1,272 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store/instance"
+)
+
+const (
+	commitTimeout = 10 * time.Second // of one attempt
+	resolveFor    = 30 * time.Second // how long an unknown outcome is asked for
+	firstPause    = 20 * time.Millisecond
+	lastPause     = time.Second
+
+	// Past these a turn is committed in the middle, so that it can be as large as it needs to be.
+	manyOps   = instance.MaxOps * 3 / 4
+	manyBytes = instance.MaxBytes * 2 / 3
+)
+
+// Turn is one piece of work that has its instance alone. What it changes is seen by its own reads at once, and by others when it
+// is committed; what was not committed when it is abandoned never was. It is safe for concurrent use.
+type Turn struct {
+	k     *Keeper
+	o     *owned
+	began time.Time
+
+	mu     sync.Mutex
+	over   error                        // why nothing can be done in it any more
+	state  map[string]*agent.StateEntry // changed keys; nil is one that was deleted
+	size   agent.StateSize              // with what was changed
+	alarms map[string]instance.AlarmEdit
+	batch  instance.Batch // the other parts
+	then   []func()
+	bytes  int
+}
+
+var errOver = agent.Errorf(agent.Cancelled, "the turn is over")
+
+// ID returns whose turn it is.
+func (t *Turn) ID() instance.ID { return t.o.id }
+
+// Info returns the instance as of its newest commit.
+func (t *Turn) Info() instance.Info {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.o.info
+}
+
+// Memo is what callers keep in memory with the instance between its turns. It may be lost at any time; one that has a Close method
+// is closed then.
+func (t *Turn) Memo() any        { return t.o.memo }
+func (t *Turn) SetMemo(memo any) { t.o.memo = memo }
+
+// Append adds an event to a log. Its time is now unless it has one.
+func (t *Turn) Append(ctx context.Context, log instance.Log, ev agent.Event) error {
+	if ev.Time.IsZero() {
+		ev.Time = t.k.opts.Now().UTC()
+	}
+	return t.add(ctx, len(ev.Data)+len(ev.Name), func() { t.batch.Events = append(t.batch.Events, instance.Append{Log: log, Event: ev}) })
+}
+
+// Journal adds an entry to a run's journal.
+func (t *Turn) Journal(ctx context.Context, e instance.Entry) error {
+	return t.add(ctx, len(e.Data), func() { t.batch.Journal = append(t.batch.Journal, e) })
+}
+
+// Send puts a message in the outbox.
+func (t *Turn) Send(ctx context.Context, m instance.Send) error {
+	return t.add(ctx, len(m.Data), func() { t.batch.Outbox = append(t.batch.Outbox, m) })
+}
+
+// Child registers an instance of its own, or removes it.
+func (t *Turn) Child(ctx context.Context, c instance.Child) error {
+	return t.add(ctx, 0, func() { t.batch.Children = append(t.batch.Children, c) })
+}
+
+// ChangeRun makes or changes the record of a run.
+func (t *Turn) ChangeRun(ctx context.Context, e instance.RunEdit) error {
+	return t.add(ctx, 0, func() { t.batch.Runs = append(t.batch.Runs, e) })
+}
+
+// Then has f called right after the next commit of this turn, when there is one.
+func (t *Turn) Then(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.then = append(t.then, f)
+}
+
+// add makes room for a part, then adds it.
+func (t *Turn) add(ctx context.Context, size int, part func()) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over != nil {
+		return t.over
+	}
+	if err := t.makeRoom(ctx, 1, size); err != nil {
+		return err
+	}
+	part()
+	t.bytes += min(size, largePart)
+	return nil
+}
+
+// largePart is what a part counts for at most: what is larger the store keeps elsewhere.
+const largePart = instance.MaxData
+
+// makeRoom commits what is there when a few parts more would be too much for one commit.
+func (t *Turn) makeRoom(ctx context.Context, parts, size int) error {
+	if t.ops()+parts <= manyOps && t.bytes+min(size, largePart*parts) <= manyBytes {
+		return nil
+	}
+	return t.commit(ctx)
+}
+
+func (t *Turn) ops() int { return t.batch.Ops() + len(t.state) + len(t.alarms) }
+
+// Changed reports whether there is something to commit.
+func (t *Turn) Changed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ops() > 0
+}
+
+// Commit is the output gate: when it returns nil, all that the turn has changed is durable, and what depends on it may leave. After an
+// error of kind Conflict or Unavailable that ends the turn, another owner has the instance, or may have; after any other error
+// nothing was changed, and the turn can go on or be abandoned.
+func (t *Turn) Commit(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over != nil {
+		return t.over
+	}
+	return t.commit(ctx)
+}
+
+func (t *Turn) commit(ctx context.Context) error {
+	if t.ops() == 0 {
+		t.ran()
+		return nil
+	}
+	b := t.whole()
+	res, err := t.k.commit(ctx, t.o, b)
+	if err != nil {
+		if errors.Is(err, instance.ErrFenced) || errors.Is(err, instance.ErrGone) || errors.Is(err, instance.ErrUnknown) {
+			t.over, t.o.have = err, false
+			t.undo()
+		}
+		return err
+	}
+	t.o.info.Fence, t.o.info.State, t.o.info.Updated = res.Fence, t.size, t.k.opts.Now()
+	t.forgetParts()
+	if t.k.opts.Committed != nil {
+		t.k.opts.Committed(t.o.id, b, res)
+	}
+	t.ran()
+	t.k.noticed(b)
+	return nil
+}
+
+// ran calls what waited for the commit.
+func (t *Turn) ran() {
+	then := t.then
+	t.then = nil
+	for _, f := range then {
+		f()
+	}
+}
+
+// whole returns the turn's parts as a batch.
+func (t *Turn) whole() *instance.Batch {
+	b := t.batch
+	b.ID = instance.NewBatchID()
+	for _, key := range slices.Sorted(maps.Keys(t.state)) {
+		e := agent.StateEdit{Act: agent.StateDelete, Key: key}
+		if now := t.state[key]; now != nil {
+			e.Act, e.Value = agent.StateSet, now.Value
+		}
+		b.State = append(b.State, e)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.alarms)) {
+		b.Alarms = append(b.Alarms, t.alarms[name])
+	}
+	return &b
+}
+
+func (t *Turn) forgetParts() { t.batch, t.state, t.alarms, t.bytes = instance.Batch{}, nil, nil, 0 }
+
+// undo drops what was not committed.
+func (t *Turn) undo() {
+	t.forgetParts()
+	t.size, t.then = t.o.info.State, nil
+}
+
+// Undo drops what the turn has changed since its last commit; it can go on.
+func (t *Turn) Undo() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.undo()
+}
+
+// Leave commits, and ends the turn. After an error what was not committed is undone.
+func (t *Turn) Leave(ctx context.Context) error {
+	t.mu.Lock()
+	err := t.over
+	if err == nil {
+		err = t.commit(ctx)
+	}
+	t.mu.Unlock()
+	t.Abandon()
+	return err
+}
+
+// Abandon ends the turn and undoes what was not committed. It may be called twice, and after Leave.
+func (t *Turn) Abandon() {
+	t.mu.Lock()
+	left := t.over == errOver
+	if !left {
+		t.undo()
+		t.over = errOver
+	}
+	t.mu.Unlock()
+	if !left {
+		t.k.stats.turn(t.k.opts.Now().Sub(t.began))
+		t.k.release(t.o)
+	}
+}
+
+// commit commits a batch, whatever becomes of the caller, and finds out about outcomes that are not known.
+func (k *Keeper) commit(ctx context.Context, o *owned, b *instance.Batch) (instance.Result, error) {
+	ctx = context.WithoutCancel(ctx)
+	start := k.opts.Now()
+	fence := o.info.Fence
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		once, cancel := context.WithTimeout(ctx, commitTimeout)
+		res, err := k.store.Commit(once, o.id, fence, b)
+		cancel()
+		if err == nil {
+			k.stats.committed(b, k.opts.Now().Sub(start))
+		}
+		if !errors.Is(err, instance.ErrUnknown) {
+			return res, err
+		}
+		if k.opts.Now().Sub(start) > resolveFor {
+			return res, err
+		}
+		k.opts.Log.WarnContext(ctx, "the outcome of a commit is not known", "instance", o.id.Key, "error", err)
+		rest(ctx, pause)
+		landed, now, err := k.store.Resolve(ctx, o.id, fence, b.ID)
+		switch {
+		case err != nil && !errors.Is(err, instance.ErrUnknown):
+			return res, err
+		case err == nil && landed == instance.NotLanded:
+			fence, b.ID = now, instance.NewBatchID()
+		}
+	}
+}
+
+// rest returns after d, or when ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
