@@ -30,7 +30,9 @@ type job struct {
 	weight   int          // of the app
 	depth    int          // how many agents wait for it
 	sinks    sinks
-	reply    *reply.Reply // of a fetch handler whose response may go out in pieces, else nil
+	reply    *reply.Reply     // of a fetch handler whose response may go out in pieces, else nil
+	place    *place           // the instance that the cell works for; nil when there is none
+	clock    func() time.Time // of a run, which has one of its own
 
 	quota, appQuota agent.Quota
 	in              int64                            // bytes of a request; of an input they are known

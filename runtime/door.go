@@ -34,9 +34,8 @@ func (r *Runtime) door(j job) *grant.Door {
 	}
 	j.sinks = j.sinks.cleaned(j.secrets)
 	auth := grant.NewAuthority(j.Subject, j.grants, r.quotas, r.refused(j))
-	call := func(ctx context.Context, name, function string, in agent.Payload, depth int) (agent.Payload, error) {
-		res, err := r.call(ctx, j.App, CallRequest{Agent: name, Function: function, Input: in}, depth)
-		return res.Output, err
+	call := func(ctx context.Context, to grantagent.Target, in agent.Payload, depth int) (agent.Payload, error) {
+		return r.callFrom(ctx, &j, to, in, depth)
 	}
 	handlers := http.Refused("agent \"" + j.Agent + "\"")
 	if r.opts.Egress != nil {
@@ -51,6 +50,10 @@ func (r *Runtime) door(j job) *grant.Door {
 		maps.Copy(handlers, j.reply.Handlers())
 	}
 	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID)})
+	handlers[abi.CallSelf] = self(&j)
+	if j.place != nil {
+		r.addInstance(handlers, &j)
+	}
 	return grant.NewDoor(j.limits, handlers, o)
 }
 

@@ -3,11 +3,14 @@ package runtime
 import (
 	"context"
 	"encoding/json"
-	"io"
+	"errors"
 	"time"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/runtime/durable"
+	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/instance"
 )
 
@@ -60,57 +63,300 @@ type Alarm struct {
 
 // CallInstance calls a method of an instance, which is made when it is not there.
 func (r *Runtime) CallInstance(ctx context.Context, app agent.App, req InstanceCall) (host.Result, error) {
-	return host.Result{}, errNotYet
+	return r.callInstance(ctx, app, req, 0)
 }
 
 // Instances returns one page of an agent's instances in the order of keys.
 func (r *Runtime) Instances(ctx context.Context, app agent.App, name string, p agent.Page) ([]Instance, string, error) {
-	return nil, "", errNotYet
+	a, err := r.store.Agent(ctx, app, name)
+	if err != nil {
+		return nil, "", err
+	}
+	list, next, err := r.store.Instances().List(ctx, app, a.ID, p)
+	if err != nil {
+		return nil, "", err
+	}
+	out := make([]Instance, len(list))
+	for i, info := range list {
+		if out[i], err = r.tell(ctx, name, info); err != nil {
+			return nil, "", err
+		}
+	}
+	return out, next, nil
+}
+
+// tell returns an instance as it is seen from outside.
+func (r *Runtime) tell(ctx context.Context, name string, info instance.Info) (Instance, error) {
+	out := Instance{
+		Agent: name, Key: info.ID.Key, Created: info.Created, Updated: info.Updated, State: info.State, LogBytes: info.LogBytes,
+		Alarms: info.Alarms, Outbox: info.Outbox, Children: info.Children, Commits: info.Fence.Head, Waiting: r.keeper.Waiting(info.ID),
+	}
+	if info.Parent != (instance.ID{}) {
+		parent, err := r.nameOf(ctx, info.Parent)
+		if err != nil {
+			return out, err
+		}
+		out.Parent = &parent
+	}
+	return out, nil
+}
+
+func (r *Runtime) nameOf(ctx context.Context, id instance.ID) (InstanceName, error) {
+	name, err := r.store.AgentName(ctx, id.App, id.Agent)
+	if agent.KindOf(err) == agent.NotFound {
+		name, err = string(id.Agent), nil // an agent that was deleted
+	}
+	return InstanceName{name, id.Key}, err
+}
+
+// existing returns an instance that is there.
+func (r *Runtime) existing(ctx context.Context, app agent.App, name, key string) (instance.Info, error) {
+	a, err := r.store.Agent(ctx, app, name)
+	if err != nil {
+		return instance.Info{}, err
+	}
+	id := instance.ID{App: app, Agent: a.ID, Key: key}
+	if err := id.Check(); err != nil {
+		return instance.Info{}, err
+	}
+	info, err := r.keeper.Store().Info(ctx, id)
+	if errors.Is(err, instance.ErrGone) {
+		err = &agent.Error{Kind: agent.NotFound, Err: err, Msg: "agent " + name + " has no instance " + quoted(key), Hint: "an instance is made by its first call"}
+	}
+	return info, err
 }
 
 // InspectInstance returns all that is known of one instance but its state.
 func (r *Runtime) InspectInstance(ctx context.Context, app agent.App, name, key string) (Instance, error) {
-	return Instance{}, errNotYet
+	info, err := r.existing(ctx, app, name, key)
+	if err != nil {
+		return Instance{}, err
+	}
+	out, err := r.tell(ctx, name, info)
+	if err != nil {
+		return out, err
+	}
+	if code, err := r.keeper.Store().Load(ctx, info.ID, keyCode); err != nil {
+		return out, err
+	} else if len(code) > 0 {
+		out.Version = agent.Digest(code[0].Value.Body)
+	}
+	children, err := r.keeper.Store().Children(ctx, info.ID, instance.ID{}, 0)
+	if err != nil {
+		return out, err
+	}
+	for _, id := range children {
+		child, err := r.nameOf(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		out.Own = append(out.Own, child)
+	}
+	return out, nil
 }
 
-// DeleteInstances ends instances with all that is theirs: state, alarms, children, connections, waiting runs.
+// DeleteInstances ends instances with all that is theirs: state, alarms, children, connections, runs that wait.
 func (r *Runtime) DeleteInstances(ctx context.Context, app agent.App, name string, keys ...string) error {
-	return errNotYet
+	var ids []instance.ID
+	for _, key := range keys {
+		info, err := r.existing(ctx, app, name, key)
+		if err != nil {
+			return err
+		}
+		if info.Parent != (instance.ID{}) {
+			parent, err := r.nameOf(ctx, info.Parent)
+			if err != nil {
+				return err
+			}
+			return agent.Errorf(agent.Conflict, "instance %q is a child of %s %q, which alone can end it", key, parent.Agent, parent.Key)
+		}
+		ids = append(ids, info.ID)
+	}
+	for _, id := range ids {
+		if err := r.keeper.Delete(ctx, id, r.endInstance); err != nil && !errors.Is(err, instance.ErrGone) {
+			return err
+		}
+	}
+	return nil
 }
 
-// ExportInstance writes an instance's state, alarms, children and own events as NDJSON, one record a line, each with a "kind".
-func (r *Runtime) ExportInstance(ctx context.Context, app agent.App, name, key string, w io.Writer) error {
-	return errNotYet
+// endInstance ends what an instance has beside its state, in its last turn.
+func (r *Runtime) endInstance(ctx context.Context, t *durable.Turn) error {
+	name, err := r.nameOf(ctx, t.ID())
+	if err != nil {
+		return err
+	}
+	for _, status := range []agent.RunStatus{agent.Waiting, agent.Paused, agent.Uncertain, agent.Queued} {
+		for page := (agent.Page{}); ; {
+			runs, next, err := r.store.Runs(ctx, t.ID().App, store.RunFilter{Agent: name.Agent, Status: status}, page)
+			if err != nil {
+				return err
+			}
+			for _, run := range runs {
+				se, err := r.store.Session(ctx, run.App, run.Session)
+				if err != nil {
+					return err
+				}
+				if se.Key == name.Key {
+					if err := r.endRunOf(ctx, t, run); err != nil {
+						return err
+					}
+				}
+			}
+			if page.After = next; next == "" {
+				break
+			}
+		}
+	}
+	return nil
 }
 
-// ListStorage returns one page of an instance's own state. EditStorage changes it, in a turn without a cell.
-func (r *Runtime) ListStorage(ctx context.Context, app agent.App, name, key string, q agent.StateRange) ([]agent.StateEntry, string, error) {
-	return nil, "", errNotYet
-}
-
-func (r *Runtime) EditStorage(ctx context.Context, app agent.App, name, key string, edits ...agent.StateEdit) (int64, error) {
-	return 0, errNotYet
-}
-
-// Alarms lists an instance's alarms, dead letters too, in the order of names.
+// Alarms lists an instance's alarms, then its dead letters, in the order of names.
 func (r *Runtime) Alarms(ctx context.Context, app agent.App, name, key, after string, limit int) ([]Alarm, string, error) {
-	return nil, "", errNotYet
+	info, err := r.existing(ctx, app, name, key)
+	if err != nil {
+		return nil, "", err
+	}
+	page, err := listAlarms(ctx, func(ctx context.Context, after string, limit int) ([]instance.Alarm, error) {
+		return r.keeper.Store().Alarms(ctx, info.ID, after, limit)
+	}, abi.AlarmList{After: after, Limit: limit})
+	out := make([]Alarm, len(page.Alarms))
+	for i, a := range page.Alarms {
+		out[i] = alarmOf(a)
+	}
+	return out, page.After, err
 }
 
-// CancelAlarms takes alarms back and drops dead letters. RetryAlarm sets a dead letter to be due now, with all its attempts.
+func alarmOf(a abi.Alarm) Alarm {
+	return Alarm{
+		Name: a.Name, Method: a.Method, Payload: json.RawMessage(a.Payload), At: time.UnixMilli(a.At).UTC(), Every: time.Duration(a.Every) * time.Millisecond,
+		Cron: a.Cron, Zone: a.Zone, Attempt: a.Attempt, Dead: a.Dead, Error: a.Error,
+	}
+}
+
+// CancelAlarms takes alarms back and drops dead letters, all or none. One that is not there is a NotFound error.
 func (r *Runtime) CancelAlarms(ctx context.Context, app agent.App, name, key string, alarms ...string) error {
-	return errNotYet
+	t, err := r.enterExisting(ctx, app, name, key)
+	if err != nil {
+		return err
+	}
+	defer t.Abandon()
+	for _, a := range alarms {
+		there, err := cancelAlarm(ctx, t, a)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return agent.Errorf(agent.NotFound, "instance %q has no alarm %.140q", key, a)
+		}
+	}
+	return r.leave(ctx, t)
 }
 
+// RetryAlarm sets a dead letter to be due now, with all its attempts.
 func (r *Runtime) RetryAlarm(ctx context.Context, app agent.App, name, key, alarm string) (Alarm, error) {
-	return Alarm{}, errNotYet
+	t, err := r.enterExisting(ctx, app, name, key)
+	if err != nil {
+		return Alarm{}, err
+	}
+	defer t.Abandon()
+	if len(alarm) > maxAlarmName {
+		alarm = alarm[:maxAlarmName]
+	}
+	dead, there, err := t.Alarm(ctx, deadAlarm+alarm)
+	if err != nil {
+		return Alarm{}, err
+	}
+	if !there {
+		return Alarm{}, agent.Errorf(agent.NotFound, "instance %q has no alarm %.140q that failed for the last time", key, alarm)
+	}
+	d, err := decodeAlarm(dead)
+	if err != nil {
+		return Alarm{}, err
+	}
+	d.Attempt, d.Error, d.Every, d.Cron, d.Zone = 0, "", 0, "", "" // one that repeats has its next time already
+	again := instance.Alarm{Name: authorAlarm + alarm, At: time.Now(), Data: d.encode()}
+	if _, there, err = t.Alarm(ctx, again.Name); err != nil {
+		return Alarm{}, err
+	} else if there {
+		again.Name = authorAlarm + d.madeUpName(again.At)
+	}
+	if err := t.SetAlarm(ctx, instance.AlarmEdit{Clear: true, Alarm: instance.Alarm{Name: dead.Name}}); err != nil {
+		return Alarm{}, err
+	}
+	if err := t.SetAlarm(ctx, instance.AlarmEdit{Alarm: again}); err != nil {
+		return Alarm{}, err
+	}
+	w, err := wireAlarm(again)
+	if err != nil {
+		return Alarm{}, err
+	}
+	return alarmOf(w), r.leave(ctx, t)
+}
+
+// enterExisting enters a turn of an instance that is there.
+func (r *Runtime) enterExisting(ctx context.Context, app agent.App, name, key string) (*durable.Turn, error) {
+	info, err := r.existing(ctx, app, name, key)
+	if err != nil {
+		return nil, err
+	}
+	return r.enter(ctx, info.ID, durable.Entry{Exists: true}, r.opts.Limits)
+}
+
+// ListStorage returns one page of an instance's own state.
+func (r *Runtime) ListStorage(ctx context.Context, app agent.App, name, key string, q agent.StateRange) ([]agent.StateEntry, string, error) {
+	info, err := r.existing(ctx, app, name, key)
+	if err != nil {
+		return nil, "", err
+	}
+	return r.keeper.Store().Scan(ctx, info.ID, withoutOurs(q))
+}
+
+// Storage returns one key of it.
+func (r *Runtime) Storage(ctx context.Context, app agent.App, name, key, stateKey string) (agent.StateEntry, error) {
+	info, err := r.existing(ctx, app, name, key)
+	if err != nil {
+		return agent.StateEntry{}, err
+	}
+	if err := notOurs(stateKey); err != nil {
+		return agent.StateEntry{}, err
+	}
+	got, err := r.keeper.Store().Load(ctx, info.ID, stateKey)
+	if err == nil && len(got) == 0 {
+		err = agent.Errorf(agent.NotFound, "there is no key %.80q in the storage of instance %q", stateKey, key)
+	}
+	if err != nil {
+		return agent.StateEntry{}, err
+	}
+	return got[0], nil
+}
+
+// EditStorage changes an instance's state, in a turn without a cell.
+func (r *Runtime) EditStorage(ctx context.Context, app agent.App, name, key string, edits ...agent.StateEdit) (int64, error) {
+	rec, err := r.records.resolve(ctx, r.store, app, name)
+	if err != nil {
+		return 0, err
+	}
+	t, err := r.enterExisting(ctx, app, name, key)
+	if err != nil {
+		return 0, err
+	}
+	defer t.Abandon()
+	in := storage{&place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }}}
+	version, err := in.Edit(ctx, storageBounds(rec.agent.Grants), edits)
+	if err != nil {
+		return 0, err
+	}
+	return version, r.leave(ctx, t)
 }
 
 // SubscribeInstance follows an instance's own events: what it emitted, its state as it changed, alarms.
 func (r *Runtime) SubscribeInstance(ctx context.Context, app agent.App, name, key string, after int64) (*Subscription, error) {
-	return nil, errNotYet
+	info, err := r.existing(ctx, app, name, key)
+	if err != nil {
+		return nil, err
+	}
+	return r.Subscribe(ctx, store.InstanceLog(info.ID, ownEvents), after)
 }
 
 var errNotYet = agent.Errorf(agent.Internal, "not there yet")
-
-var _ instance.Store // until this file is done

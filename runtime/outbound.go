@@ -65,6 +65,11 @@ func (o *outbound) do(ctx context.Context, req *egress.Request) (*egress.Respons
 	if err != nil {
 		return nil, err
 	}
+	if !safe(req.Method) {
+		if err := o.job.place.gate(ctx); err != nil {
+			return nil, err
+		}
+	}
 	out := *req
 	switch whole, inMemory := req.Body.(interface{ Len() int }); {
 	case req.Body == nil:
@@ -304,4 +309,13 @@ func (s sinks) cleaned(secrets *scrub.Set) sinks {
 		return s.emit(ctx, secrets.String(name), cleanJSON(secrets, data))
 	}
 	return out
+}
+
+// safe reports whether a request changes nothing (RFC 9110, section 9.2.1), so that it may leave before what led to it is durable.
+func safe(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions:
+		return true
+	}
+	return false
 }

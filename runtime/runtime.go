@@ -18,6 +18,7 @@ import (
 	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/plugins"
+	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/quota"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/ledger"
@@ -50,6 +51,7 @@ type Options struct {
 	Quotas    *quota.Keeper  // what has counted the day's usage; a new one unless given
 	Egress    *egress.Egress // the way out for agents' requests; nil refuses them all
 	Secrets   inject.Source  // of what goes into those; nil means that there are none
+	Queue     int            // turns that may wait for one instance; 256
 	Window    int            // bytes of recent events kept for each log somebody listens to; 1 MiB
 }
 
@@ -66,6 +68,7 @@ type Runtime struct {
 	watches  watches
 	feeds    *feeds
 	logbook  *logbook
+	keeper   *durable.Keeper
 	quotas   *quota.Keeper
 	injector *inject.Injector // nil without a way out
 	refusals refusals
@@ -110,6 +113,9 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	r.injector = newInjector(&opts)
 	r.records.changing.seed = maphash.MakeSeed()
 	r.feeds = newFeeds(st, opts.Window)
+	r.keeper = durable.New(st.Instances(), &durable.Options{
+		Log: opts.Log, Waiting: opts.Queue, Committed: r.committed, Alarm: r.alarm, Receive: r.receive, Refused: r.refusedMessage,
+	})
 	r.logbook = newLogbook(opts.LogLines, r.appendLog)
 	return r
 }
@@ -126,6 +132,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	logsDone := make(chan struct{})
 	logs.Go(func() { r.logbook.run(hard, logsDone) })
 	work.Go(func() { r.dropStates(ctx) })
+	work.Go(func() { r.keeper.Run(ctx) })
 	r.dispatch(ctx, hard, &work)
 
 	idle := make(chan struct{})

@@ -205,7 +205,7 @@ func (s *Store) Read(ctx context.Context, l Log, after int64, limit int) (out []
 		return nil, agent.Errorf(agent.Invalid, "event number %d is negative", after)
 	}
 	err = s.view(ctx, func(snap snapshot) error {
-		x, err := openLog(snap, l)
+		x, err := extentOf(snap, l)
 		if err == nil {
 			out, err = s.readEvents(ctx, snap, l, max(after+1, x.first), min(after+int64(limit), x.last))
 		}
@@ -252,7 +252,7 @@ const maxReadBytes = 16 << 20
 // Bounds returns the numbers of the first and the newest event of a log: 1 and 0 when it is empty.
 func (s *Store) Bounds(ctx context.Context, l Log) (first, last int64, err error) {
 	err = s.view(ctx, func(snap snapshot) error {
-		x, err := openLog(snap, l)
+		x, err := extentOf(snap, l)
 		first, last = x.first, x.last
 		return err
 	})

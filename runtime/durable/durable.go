@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store/instance"
 )
 
@@ -49,11 +48,12 @@ type Keeper struct {
 
 	mu    sync.Mutex
 	owned map[instance.ID]*owned
+	waits map[instance.ID]map[instance.ID]int // how many turns of the one wait for turns of the other
 }
 
 // New returns a Keeper over a store. It starts nothing; see Run.
 func New(st instance.Store, o *Options) *Keeper {
-	k := &Keeper{store: st, owned: map[instance.ID]*owned{}, alarmSet: make(chan struct{}, 1), sent: make(chan struct{}, 1)}
+	k := &Keeper{store: st, owned: map[instance.ID]*owned{}, waits: map[instance.ID]map[instance.ID]int{}, alarmSet: make(chan struct{}, 1), sent: make(chan struct{}, 1)}
 	if o != nil {
 		k.opts = *o
 	}
@@ -93,22 +93,17 @@ type Entry struct {
 }
 
 // Enter waits until the caller has the instance alone, and makes the instance when it is not there. Turns come in the order of
-// their calls. The turn must be left or abandoned. When too many wait already the error is Exhausted; when the caller's own
-// turn is what the instance waits for, as ctx tells, it is a Conflict.
+// their calls. The turn must be left or abandoned. When too many wait already the error is Exhausted; when the instance waits,
+// maybe through others, for the turn that is Holding ctx, it is a Conflict.
 func (k *Keeper) Enter(ctx context.Context, id instance.ID, e Entry) (*Turn, error) {
-	if waitsFor(ctx, id) {
-		return nil, &agent.Error{
-			Kind: agent.Conflict, Msg: "instance \"" + id.Key + "\" waits for this call and cannot be called by it",
-			Hint: "send it a message instead, which is delivered when its turn has ended",
-		}
-	}
-	o, err := k.takeTurn(ctx, id)
+	by := holder(ctx)
+	o, err := k.takeTurn(ctx, id, by)
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{k: k, o: o, began: k.opts.Now()}
+	t := &Turn{k: k, o: o, by: by, began: k.opts.Now()}
 	if err := k.own(ctx, o, e); err != nil {
-		k.release(o)
+		k.release(o, by)
 		return nil, err
 	}
 	t.size = o.info.State
@@ -134,26 +129,15 @@ func (k *Keeper) own(ctx context.Context, o *owned, e Entry) error {
 	return nil
 }
 
-type chainKey struct{}
+type holderKey struct{}
 
-// chain lists instances whose turns wait, the newest first.
-type chain struct {
-	id   instance.ID
-	next *chain
-}
-
-// Holding returns a context for what a turn of id waits for, so that no call of that leads back to id.
+// Holding returns a context for what a turn of id waits for.
 func Holding(ctx context.Context, id instance.ID) context.Context {
-	next, _ := ctx.Value(chainKey{}).(*chain)
-	return context.WithValue(ctx, chainKey{}, &chain{id, next})
+	return context.WithValue(ctx, holderKey{}, id)
 }
 
-func waitsFor(ctx context.Context, id instance.ID) bool {
-	c, _ := ctx.Value(chainKey{}).(*chain)
-	for ; c != nil; c = c.next {
-		if c.id == id {
-			return true
-		}
-	}
-	return false
+// holder returns whose turn waits for what ctx is for; zero when none does.
+func holder(ctx context.Context) instance.ID {
+	id, _ := ctx.Value(holderKey{}).(instance.ID)
+	return id
 }

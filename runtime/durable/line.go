@@ -22,12 +22,22 @@ type owned struct {
 	used time.Time
 }
 
-// takeTurn waits in the instance's line.
-func (k *Keeper) takeTurn(ctx context.Context, id instance.ID) (*owned, error) {
+// takeTurn waits in the instance's line, for a turn of by unless that is zero.
+func (k *Keeper) takeTurn(ctx context.Context, id, by instance.ID) (*owned, error) {
 	if err := id.Check(); err != nil {
 		return nil, err
 	}
 	k.mu.Lock()
+	if by != (instance.ID{}) {
+		if k.leadsTo(id, by, 0) {
+			k.mu.Unlock()
+			return nil, &agent.Error{
+				Kind: agent.Conflict, Msg: "instance \"" + id.Key + "\" waits for the turn that this call is made in",
+				Hint: "send it a message instead, which is delivered when its turn has ended",
+			}
+		}
+		k.wait(by, id, 1)
+	}
 	o := k.owned[id]
 	if o == nil {
 		o = &owned{id: id}
@@ -40,6 +50,7 @@ func (k *Keeper) takeTurn(ctx context.Context, id instance.ID) (*owned, error) {
 	}
 	if len(o.line) >= k.opts.Waiting {
 		n := len(o.line)
+		k.wait(by, id, -1)
 		k.mu.Unlock()
 		k.stats.refused.Add(1)
 		err := agent.Exceeded(agent.LimitConcurrency, "%d calls wait for instance %q already", n, id.Key)
@@ -59,18 +70,54 @@ func (k *Keeper) takeTurn(ctx context.Context, id instance.ID) (*owned, error) {
 	at := slices.Index(o.line, ticket)
 	if at >= 0 {
 		o.line = slices.Delete(o.line, at, at+1)
+		k.wait(by, id, -1)
 	}
 	k.mu.Unlock()
 	if at < 0 { // the turn was given at the same time
-		k.release(o)
+		k.release(o, by)
 	}
 	return nil, context.Cause(ctx)
 }
 
+// wait counts turns of one instance that wait for turns of another. The caller holds mu.
+func (k *Keeper) wait(by, id instance.ID, n int) {
+	if by == (instance.ID{}) {
+		return
+	}
+	of := k.waits[by]
+	if of == nil {
+		of = map[instance.ID]int{}
+		k.waits[by] = of
+	}
+	if of[id] += n; of[id] == 0 {
+		delete(of, id)
+	}
+	if len(of) == 0 {
+		delete(k.waits, by)
+	}
+}
+
+// maxChain is how far chains of instances that wait for each other are followed; calls do not go deeper.
+const maxChain = 64
+
+// leadsTo reports whether from is to, or waits for it through others.
+func (k *Keeper) leadsTo(from, to instance.ID, depth int) bool {
+	if from == to || depth > maxChain {
+		return true
+	}
+	for next := range k.waits[from] {
+		if k.leadsTo(next, to, depth+1) {
+			return true
+		}
+	}
+	return false
+}
+
 // release gives the turn to who waits longest.
-func (k *Keeper) release(o *owned) {
+func (k *Keeper) release(o *owned, by instance.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.wait(by, o.id, -1)
 	o.used = k.opts.Now()
 	if len(o.line) > 0 {
 		next := o.line[0]

@@ -58,3 +58,13 @@ func (k *Keeper) Stats() Stats {
 	}
 	return s
 }
+
+// Waiting returns how many turns wait for an instance.
+func (k *Keeper) Waiting(id instance.ID) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if o := k.owned[id]; o != nil {
+		return len(o.line)
+	}
+	return 0
+}

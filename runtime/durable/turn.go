@@ -28,6 +28,7 @@ const (
 type Turn struct {
 	k     *Keeper
 	o     *owned
+	by    instance.ID // whose turn waits for this one
 	began time.Time
 
 	mu     sync.Mutex
@@ -227,7 +228,7 @@ func (t *Turn) Abandon() {
 	t.mu.Unlock()
 	if !left {
 		t.k.stats.turn(t.k.opts.Now().Sub(t.began))
-		t.k.release(t.o)
+		t.k.release(t.o, t.by)
 	}
 }
 

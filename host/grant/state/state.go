@@ -24,7 +24,7 @@ const defaultPage = 100
 
 // Add puts the handlers of package abi's state calls into a door's, for a cell that may do what auth says.
 func Add(handlers map[string]grant.Handler, auth *grant.Authority, s Store) {
-	g := granted{auth, s}
+	g := granted{auth: auth, store: s}
 	handlers[abi.CallStateGet] = grant.JSON(g.get)
 	handlers[abi.CallStateList] = grant.JSON(g.list)
 	handlers[abi.CallStateSet] = grant.JSON(g.set)
@@ -32,13 +32,33 @@ func Add(handlers map[string]grant.Handler, auth *grant.Authority, s Store) {
 	handlers[abi.CallStateBatch] = grant.JSON(g.batch)
 }
 
+// AddStorage puts the handlers of package abi's storage calls into a door's. They are what an instance keeps, within bounds, and need no
+// grant.
+func AddStorage(handlers map[string]grant.Handler, bounds func() agent.StateGrant, s Store) {
+	g := granted{store: s, bounds: bounds}
+	handlers[abi.CallStorageGet] = grant.JSON(g.get)
+	handlers[abi.CallStorageList] = grant.JSON(g.list)
+	handlers[abi.CallStorageSet] = grant.JSON(g.set)
+	handlers[abi.CallStorageDelete] = grant.JSON(g.delete)
+	handlers[abi.CallStorageBatch] = grant.JSON(g.batch)
+}
+
 type granted struct {
-	auth  *grant.Authority
-	store Store
+	auth   *grant.Authority // of an agent's state
+	store  Store
+	bounds func() agent.StateGrant // of an instance's
+}
+
+// allowed returns how large the state may be that the cell may reach.
+func (g granted) allowed(ctx context.Context) (agent.StateGrant, error) {
+	if g.auth == nil {
+		return g.bounds(), nil
+	}
+	return g.auth.State(ctx)
 }
 
 func (g granted) get(ctx context.Context, in abi.StateGet) (abi.StateEntries, error) {
-	if _, err := g.auth.State(ctx); err != nil {
+	if _, err := g.allowed(ctx); err != nil {
 		return abi.StateEntries{}, err
 	}
 	entries, err := g.store.Get(ctx, in.Keys)
@@ -46,7 +66,7 @@ func (g granted) get(ctx context.Context, in abi.StateGet) (abi.StateEntries, er
 }
 
 func (g granted) list(ctx context.Context, in abi.StateList) (abi.StateEntries, error) {
-	if _, err := g.auth.State(ctx); err != nil {
+	if _, err := g.allowed(ctx); err != nil {
 		return abi.StateEntries{}, err
 	}
 	if in.Limit == 0 {
@@ -91,7 +111,7 @@ func (g granted) batch(ctx context.Context, in abi.StateBatch) (abi.StateVersion
 }
 
 func (g granted) edit(ctx context.Context, edits ...agent.StateEdit) (abi.StateVersion, error) {
-	bounds, err := g.auth.State(ctx)
+	bounds, err := g.allowed(ctx)
 	if err != nil {
 		return abi.StateVersion{}, err
 	}
