@@ -34,6 +34,12 @@ const (
 	CallSocketList   = "socket.list"   // SocketList -> Sockets
 
 	CallChildDelete = "child.delete" // ChildDelete -> empty: ends an instance that is the caller's own
+
+	// In a call of an instance: commits what the turn has changed and lets other turns of the instance go first, until the
+	// code enters again; in between it cannot reach what belongs to the instance. They do nothing in runs, whose waits let others go anyway, and
+	// in alarms and messages, which have the instance alone to their end.
+	CallTurnLeave = "turn.leave" // empty -> empty
+	CallTurnEnter = "turn.enter" // empty -> empty
 )
 
 // Self is who the code is. Key is empty in a call that belongs to no instance.

@@ -19,6 +19,7 @@ type InstanceCall struct {
 	Agent, Key, Function string
 	Input                agent.Payload
 	Limits               agent.Limits
+	Once                 string // names the call, so that one made again within a day has no second effect; empty for none
 }
 
 // Instance is what is known of an instance from outside.

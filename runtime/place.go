@@ -28,6 +28,8 @@ func self(j *job) grant.Handler {
 // addInstance gives a cell's door what belongs to its instance.
 func (r *Runtime) addInstance(handlers map[string]grant.Handler, j *job) {
 	p := j.place
+	handlers[abi.CallTurnLeave], handlers[abi.CallTurnEnter] = grant.JSON(p.leaveTurn), grant.JSON(p.enterTurn)
+	r.addSockets(handlers, j)
 	state.AddStorage(handlers, func() agent.StateGrant { return storageBounds(j.grants()) }, storage{p})
 	handlers[abi.CallAlarmSet] = grant.JSON(func(ctx context.Context, in abi.AlarmSet) (abi.Alarm, error) {
 		t, err := p.turn(ctx)

@@ -20,6 +20,7 @@ import (
 	"github.com/skep-dev/skep/plugins"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/quota"
+	"github.com/skep-dev/skep/runtime/sockets"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/ledger"
 	"github.com/skep-dev/skep/vault/inject"
@@ -69,6 +70,7 @@ type Runtime struct {
 	feeds    *feeds
 	logbook  *logbook
 	keeper   *durable.Keeper
+	sockets  *sockets.Hub
 	quotas   *quota.Keeper
 	injector *inject.Injector // nil without a way out
 	refusals refusals
@@ -113,6 +115,7 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	r.injector = newInjector(&opts)
 	r.records.changing.seed = maphash.MakeSeed()
 	r.feeds = newFeeds(st, opts.Window)
+	r.sockets = sockets.New(nil)
 	r.keeper = durable.New(st.Instances(), &durable.Options{
 		Log: opts.Log, Waiting: opts.Queue, Committed: r.committed, Alarm: r.alarm, Receive: r.receive, Refused: r.refusedMessage,
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/skep-dev/skep/abi"
@@ -54,6 +55,9 @@ func handlerOf(p *agent.Plugin, handler string) (string, bool) {
 type place struct {
 	id   instance.ID
 	turn func(context.Context) (*durable.Turn, error) // of the moment: a run has one after the other
+	seat *seat                                        // of a call that may leave its turn and enter again; else nil
+
+	socket *socketWork // what a client asked for by a connection, else nil
 }
 
 // gate commits what the instance has changed, before something leaves that may depend on it.
@@ -72,6 +76,8 @@ func (p *place) gate(ctx context.Context) error {
 type memory struct {
 	code agent.Digest // that its newest turn ran
 	db   *database    // its SQL, once that was used
+
+	sharing atomic.Pointer[sharing] // of its newest turn that had to do with the shared state
 }
 
 func (m *memory) Close() error { return m.db.close() }
@@ -112,20 +118,21 @@ type work struct {
 	input    agent.Payload
 	limits   agent.Limits // all set
 	depth    int
+	socket   *socketWork // what a client asked for by a connection, else nil
 }
 
 func (r *Runtime) work(rec record, kind agent.UsageKind, function string, input agent.Payload) work {
 	return work{rec: rec, kind: kind, function: function, input: input, limits: rec.agent.Limits.Or(r.opts.Limits)}
 }
 
-// inTurn runs code in a turn of an instance: first what the code wants to do when it meets the instance for the first time, then the
-// work itself. What it changed is not committed yet.
+// inTurn runs code in a turn of an instance that it has to the end: first what the code wants to do when it meets the instance for the
+// first time, then the work itself. What it changed is not committed yet.
 func (r *Runtime) inTurn(ctx context.Context, t *durable.Turn, w work) (host.Result, error) {
 	ctx = durable.Holding(ctx, t.ID())
 	if err := r.meet(ctx, t, w); err != nil {
 		return host.Result{}, err
 	}
-	return r.runIn(ctx, t, w)
+	return r.runIn(ctx, t, w, &place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }})
 }
 
 // meet has the code see an instance for the first time. It is part of the turn: if that is undone, so is this.
@@ -167,19 +174,20 @@ func (r *Runtime) greet(ctx context.Context, t *durable.Turn, w work, before str
 	}
 	if function, ok := handlerOf(w.rec.plugin, handler); ok {
 		w.function, w.input = function, input
-		if _, err := r.runIn(ctx, t, w); err != nil {
+		at := &place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }}
+		if _, err := r.runIn(ctx, t, w, at); err != nil {
 			return err
 		}
 	}
 	return t.Append(ctx, instance.OwnLog(ownEvents), ev)
 }
 
-// runIn runs one function in a turn.
-func (r *Runtime) runIn(ctx context.Context, t *durable.Turn, w work) (host.Result, error) {
+// runIn runs one function at a place, which is in turn t.
+func (r *Runtime) runIn(ctx context.Context, t *durable.Turn, w work, at *place) (host.Result, error) {
 	j := r.jobOf(w.kind, w.rec, w.limits)
-	j.function, j.input, j.depth = w.function, w.input, w.depth
-	j.place = &place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }}
-	j.sinks = r.turnSinks(t, w.rec.agent)
+	at.socket = w.socket
+	j.function, j.input, j.depth, j.place = w.function, w.input, w.depth, at
+	j.sinks = r.turnSinks(at, w.rec.agent)
 	var res host.Result
 	err := r.inCell(ctx, j, func(ctx context.Context, c host.Call) (agent.Usage, error) {
 		var err error
@@ -195,9 +203,13 @@ func (r *Runtime) runIn(ctx context.Context, t *durable.Turn, w work) (host.Resu
 
 // turnSinks are where a cell's output goes in a turn: events are the instance's own, and leave with the commit; console output is its
 // agent's, and leaves as it comes.
-func (r *Runtime) turnSinks(t *durable.Turn, a *agent.Agent) sinks {
+func (r *Runtime) turnSinks(at *place, a *agent.Agent) sinks {
 	s := r.logbook.sinks(a)
 	s.emit = func(ctx context.Context, name string, data json.RawMessage) error {
+		t, err := at.turn(ctx)
+		if err != nil {
+			return err
+		}
 		return t.Append(ctx, instance.OwnLog(ownEvents), agent.Event{Kind: agent.EventEmit, Name: name, Data: data})
 	}
 	return s
@@ -229,24 +241,43 @@ func (r *Runtime) callInstance(ctx context.Context, app agent.App, req InstanceC
 			Hint: "it has: " + strings.Join(callable(rec.plugin), ", "),
 		})
 	}
-	res, err := r.turn(ctx, id, w)
+	res, err := r.turn(ctx, id, w, req.Once)
 	return res, r.ended(ctx, rec.agent, err)
 }
 
-// turn does work in a turn of its own and commits it.
-func (r *Runtime) turn(ctx context.Context, id instance.ID, w work) (host.Result, error) {
+// turn does work in a turn of its own and commits it. once, unless it is empty, names the call: made again, it is answered with what it
+// came to the first time.
+func (r *Runtime) turn(ctx context.Context, id instance.ID, w work, once string) (host.Result, error) {
 	start := time.Now()
-	t, err := r.enter(ctx, id, durable.Entry{}, w.limits)
-	if err != nil {
+	s := &seat{r: r, id: id, by: durable.Holder(ctx), limits: w.limits}
+	if err := s.enter(ctx); err != nil {
 		return host.Result{}, r.stats.failed(err)
 	}
-	defer t.Abandon()
+	defer s.abandon()
 	w.limits.Wall = max(w.limits.Wall-time.Since(start), time.Millisecond) // waiting in line counts
-	res, err := r.inTurn(ctx, t, w)
+	ctx = durable.Holding(ctx, id)
+	if once != "" {
+		if out, done, err := r.madeBefore(ctx, s.t, once, w); err != nil || done {
+			return host.Result{Output: out}, err
+		}
+	}
+	if err := r.meet(ctx, s.t, w); err != nil {
+		return host.Result{}, err
+	}
+	res, err := r.runIn(ctx, s.t, w, &place{id: id, turn: s.turn, seat: s})
 	if err != nil {
 		return res, err
 	}
-	return res, r.leave(ctx, t)
+	if err := s.enter(ctx); err != nil { // code that left and did not come back
+		return res, err
+	}
+	if once != "" {
+		if err := r.keepAnswer(ctx, s.t, once, w, res.Output); err != nil {
+			return res, err
+		}
+	}
+	r.trimEvents(ctx, s.t)
+	return res, r.leave(ctx, s.t)
 }
 
 // enter waits in an instance's line no longer than the call may take.

@@ -321,4 +321,57 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// A call may leave its turn while it waits; others go first, and it goes on with what they left.
+func TestLeavingTheTurn(t *testing.T) {
+	left, others := make(chan struct{}), make(chan struct{})
+	r := newRig(t, map[string]runtimetest.Func{
+		"slow": func(ctx context.Context, c host.Call) (agent.Payload, error) {
+			if _, err := count(ctx, c, "n"); err != nil {
+				return agent.Payload{}, err
+			}
+			if _, err := c.Calls(ctx, abi.CallTurnLeave, nil); err != nil {
+				return agent.Payload{}, err
+			}
+			close(left)
+			<-others
+			if _, err := count(ctx, c, "n"); agent.KindOf(err) != agent.Conflict {
+				return agent.Payload{}, fmt.Errorf("outside of the turn: %w", err)
+			}
+			if _, err := c.Calls(ctx, abi.CallTurnEnter, nil); err != nil {
+				return agent.Payload{}, err
+			}
+			return number(count(ctx, c, "n"))
+		},
+		"count": counting["count"],
+	}, nil)
+	slow := make(chan string)
+	go func() {
+		out, err := r.callInstance("k", "slow", "")
+		slow <- fmt.Sprint(out, err)
+	}()
+	<-left
+	if got := r.mustCall("k", "count", ""); got != "2" {
+		t.Errorf("the other call counted to %s", got)
+	}
+	close(others)
+	if got := <-slow; got != "3<nil>" {
+		t.Errorf("the slow one: %s", got)
+	}
+}
+
+// A call that is made again under its name has no second effect.
+func TestOncePerName(t *testing.T) {
+	r := newRig(t, counting, nil)
+	call := func(once, method, input string) string {
+		res, err := r.CallInstance(t.Context(), app, runtime.InstanceCall{Agent: "a", Key: "k", Function: method, Input: agent.Text(input), Once: once})
+		return string(res.Output.Body) + kind(err)
+	}
+	got := []string{
+		call("x", "count", ""), call("x", "count", ""), call("y", "count", ""), call("x", "count", "other"), call("z", "broken", ""), call("z", "count", ""),
+	}
+	if want := []string{"1ok", "1ok", "2ok", "conflict", "failed", "3ok"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func decode(b []byte, v any) error { return json.Unmarshal(b, v) }

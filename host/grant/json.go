@@ -14,12 +14,14 @@ import (
 type None struct{}
 
 // JSON returns the handler of a call whose input and output are JSON. Unknown fields are refused, so that a misspelt one
-// is an error and not a silence.
+// is an error and not a silence. A call that takes struct{} may come without input.
 func JSON[In, Out any](fn func(context.Context, In) (Out, error)) Handler {
 	return func(ctx context.Context, b []byte) ([]byte, error) {
 		var in In
-		if err := Decode(b, &in); err != nil {
-			return nil, err
+		if _, nothing := any(in).(struct{}); !nothing || len(b) > 0 {
+			if err := Decode(b, &in); err != nil {
+				return nil, err
+			}
 		}
 		out, err := fn(ctx, in)
 		if err != nil {

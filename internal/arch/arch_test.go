@@ -65,7 +65,9 @@ var mayImport = map[string][]string{
 	"plugins":             {"agent"},
 	"runtime":             {"abi", "agent", "host", "host/egress", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "vault/inject", "vault/scrub"},
 	"runtime/durable":     {"agent", "store/instance"},
+	"runtime/schedule":    {"agent"},
 	"runtime/journal":     {"abi", "agent", "host", "store/instance"},
+	"runtime/sockets":     {"abi", "agent", "store/instance"},
 	"runtime/quota":       {"agent", "host/grant", "store", "store/ledger"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
@@ -96,6 +98,7 @@ var onlyIn = map[string][]string{
 	"github.com/oklog/ulid/v2":            {"agent"},
 	"github.com/tetratelabs/wazero":       {"host/cell", "internal/bench", "internal/bench/bare"},
 	"github.com/spf13/cobra":              {"cmd/skep"},
+	"github.com/netresearch/go-cron":      {"runtime/schedule"},
 	"github.com/getkin/kin-openapi":       {},
 	"github.com/go-sourcemap/sourcemap":   {"host/script"},
 	"github.com/fasthttp/websocket":       {"api"},

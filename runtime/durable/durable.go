@@ -96,7 +96,7 @@ type Entry struct {
 // their calls. The turn must be left or abandoned. When too many wait already the error is Exhausted; when the instance waits,
 // maybe through others, for the turn that is Holding ctx, it is a Conflict.
 func (k *Keeper) Enter(ctx context.Context, id instance.ID, e Entry) (*Turn, error) {
-	by := holder(ctx)
+	by := Holder(ctx)
 	o, err := k.takeTurn(ctx, id, by)
 	if err != nil {
 		return nil, err
@@ -115,6 +115,8 @@ func (k *Keeper) own(ctx context.Context, o *owned, e Entry) error {
 	if o.have {
 		return nil
 	}
+	closeMemo(o.memo) // of an owner that lost the instance: another may have changed it meanwhile
+	o.memo = nil
 	if e.Exists {
 		if _, err := k.store.Info(ctx, o.id); err != nil {
 			return err
@@ -136,8 +138,8 @@ func Holding(ctx context.Context, id instance.ID) context.Context {
 	return context.WithValue(ctx, holderKey{}, id)
 }
 
-// holder returns whose turn waits for what ctx is for; zero when none does.
-func holder(ctx context.Context) instance.ID {
+// Holder returns whose turn waits for what ctx is for; zero when none does.
+func Holder(ctx context.Context) instance.ID {
 	id, _ := ctx.Value(holderKey{}).(instance.ID)
 	return id
 }

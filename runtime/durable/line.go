@@ -115,6 +115,8 @@ func (k *Keeper) leadsTo(from, to instance.ID, depth int) bool {
 
 // release gives the turn to who waits longest.
 func (k *Keeper) release(o *owned, by instance.ID) {
+	var lost any
+	defer func() { closeMemo(lost) }()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wait(by, o.id, -1)
@@ -128,6 +130,7 @@ func (k *Keeper) release(o *owned, by instance.ID) {
 	o.busy, o.line = false, nil
 	if !o.have {
 		delete(k.owned, o.id)
+		lost = o.memo
 	}
 }
 

@@ -63,7 +63,8 @@ func (t *Turn) Append(ctx context.Context, log instance.Log, ev agent.Event) err
 	if ev.Time.IsZero() {
 		ev.Time = t.k.opts.Now().UTC()
 	}
-	return t.add(ctx, len(ev.Data)+len(ev.Name), func() { t.batch.Events = append(t.batch.Events, instance.Append{Log: log, Event: ev}) })
+	size := len(ev.Name) + min(len(ev.Data), instance.MaxInline) // what is larger the store keeps elsewhere
+	return t.add(ctx, size, func() { t.batch.Events = append(t.batch.Events, instance.Append{Log: log, Event: ev}) })
 }
 
 // Journal adds an entry to a run's journal.
@@ -83,7 +84,18 @@ func (t *Turn) Child(ctx context.Context, c instance.Child) error {
 
 // ChangeRun makes or changes the record of a run.
 func (t *Turn) ChangeRun(ctx context.Context, e instance.RunEdit) error {
-	return t.add(ctx, 0, func() { t.batch.Runs = append(t.batch.Runs, e) })
+	size := (&instance.Batch{Runs: []instance.RunEdit{e}}).Size()
+	return t.add(ctx, size, func() { t.batch.Runs = append(t.batch.Runs, e) })
+}
+
+// Trim removes the events of a log of its own that are numbered below before. It is done at once, whatever becomes of the turn.
+func (t *Turn) Trim(ctx context.Context, log instance.Log, before int64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over != nil {
+		return t.over
+	}
+	return t.k.store.Trim(ctx, t.o.id, t.o.info.Fence, log, before)
 }
 
 // Then has f called right after the next commit of this turn, when there is one.
@@ -104,16 +116,13 @@ func (t *Turn) add(ctx context.Context, size int, part func()) error {
 		return err
 	}
 	part()
-	t.bytes += min(size, largePart)
+	t.bytes += size
 	return nil
 }
 
-// largePart is what a part counts for at most: what is larger the store keeps elsewhere.
-const largePart = instance.MaxData
-
 // makeRoom commits what is there when a few parts more would be too much for one commit.
 func (t *Turn) makeRoom(ctx context.Context, parts, size int) error {
-	if t.ops()+parts <= manyOps && t.bytes+min(size, largePart*parts) <= manyBytes {
+	if t.ops()+parts <= manyOps && t.bytes+size <= manyBytes {
 		return nil
 	}
 	return t.commit(ctx)
@@ -235,30 +244,42 @@ func (t *Turn) Abandon() {
 // commit commits a batch, whatever becomes of the caller, and finds out about outcomes that are not known.
 func (k *Keeper) commit(ctx context.Context, o *owned, b *instance.Batch) (instance.Result, error) {
 	ctx = context.WithoutCancel(ctx)
-	start := k.opts.Now()
-	fence := o.info.Fence
+	start := time.Now() // and not Options.Now, which may jump
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		once, cancel := context.WithTimeout(ctx, commitTimeout)
-		res, err := k.store.Commit(once, o.id, fence, b)
+		res, err := k.store.Commit(once, o.id, o.info.Fence, b)
 		cancel()
 		if err == nil {
-			k.stats.committed(b, k.opts.Now().Sub(start))
+			k.stats.committed(b, time.Since(start))
 		}
 		if !errors.Is(err, instance.ErrUnknown) {
 			return res, err
 		}
-		if k.opts.Now().Sub(start) > resolveFor {
-			return res, err
-		}
 		k.opts.Log.WarnContext(ctx, "the outcome of a commit is not known", "instance", o.id.Key, "error", err)
-		rest(ctx, pause)
-		landed, now, err := k.store.Resolve(ctx, o.id, fence, b.ID)
+		landed, now, rerr := k.resolve(ctx, o, b.ID, start, pause)
 		switch {
-		case err != nil && !errors.Is(err, instance.ErrUnknown):
+		case rerr != nil && (errors.Is(rerr, instance.ErrFenced) || errors.Is(rerr, instance.ErrGone)):
+			return res, rerr
+		case rerr != nil || time.Since(start) > resolveFor:
 			return res, err
-		case err == nil && landed == instance.NotLanded:
-			fence, b.ID = now, instance.NewBatchID()
+		case landed == instance.NotLanded:
+			o.info.Fence, b.ID = now, instance.NewBatchID()
 		}
+		// One that has landed is sent again for its result.
+	}
+}
+
+// resolve asks what became of a batch until it is told, or the time for that is over.
+func (k *Keeper) resolve(ctx context.Context, o *owned, batch instance.BatchID, start time.Time, pause time.Duration) (instance.Outcome, instance.Fence, error) {
+	for {
+		rest(ctx, pause)
+		once, cancel := context.WithTimeout(ctx, commitTimeout)
+		landed, now, err := k.store.Resolve(once, o.id, o.info.Fence, batch)
+		cancel()
+		if err == nil || errors.Is(err, instance.ErrFenced) || errors.Is(err, instance.ErrGone) || time.Since(start) > resolveFor {
+			return landed, now, err
+		}
+		pause = min(2*pause, lastPause)
 	}
 }
 
