@@ -32,8 +32,8 @@ type endpoint struct {
 	call    func(ctx context.Context, src source, token agent.TokenID, body []byte) (any, error)
 }
 
-// handle makes an endpoint of a handler. Q is a request type (see plan). R is a struct for JSON, a made, a raw, a *stream
-// or a *socket.
+// handle makes an endpoint of a handler. Q is a request type (see plan). R is a struct for JSON, a made, a raw, a *stream,
+// a *socket or an *instanceSocket.
 func handle[Q, R any](f func(context.Context, Q) (R, error)) endpoint {
 	e := endpoint{in: reflect.TypeFor[Q](), out: reflect.TypeFor[R](), plan: planOf(reflect.TypeFor[Q]())}
 	p := &e.plan
@@ -234,6 +234,8 @@ func (s *Server) respond(l life, r *route, c *fiber.Ctx, req *request, out any) 
 		return nil
 	case *socket:
 		return s.upgrade(l, c, req, out)
+	case *instanceSocket:
+		return s.upgradeInstance(l, c, out)
 	}
 	b, err := json.Marshal(out)
 	if err != nil {

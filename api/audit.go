@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
@@ -109,5 +110,6 @@ func isAbout(e agent.Event, name string) bool {
 	if json.Unmarshal(e.Data, &d) != nil {
 		return false
 	}
-	return d.Agent == name || strings.HasPrefix(d.Action, "agent.") && d.Name == name
+	what, _, _ := strings.Cut(d.Action, ".")
+	return d.Agent == name || d.Name == name && slices.Contains([]string{"agent", "state", "instance", "storage", "alarm"}, what)
 }

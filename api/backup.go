@@ -18,23 +18,8 @@ func (s *Server) backup(ctx context.Context, _ backupRequest) (*stream, error) {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	r, w := io.Pipe()
-	id := requestOf(ctx).id
-	s.sockets.Go(func() {
+	return s.piped(ctx, "backup", typeBackup, func(ctx context.Context, w io.Writer) error {
 		_, err := backup.Write(ctx, s.st, w, backup.Manifest{Skep: s.o.Version, Created: s.o.Now()})
-		if err != nil && ctx.Err() == nil {
-			s.o.Log.Error("api: backup failed", "request", id, "err", err)
-		}
-		w.CloseWithError(err)
-	})
-	buf := make([]byte, 64<<10)
-	return &stream{
-		contentType: typeBackup, finish: true,
-		next: func(context.Context) ([]byte, error) {
-			n, err := io.ReadAtLeast(r, buf, 1)
-			return buf[:n], err
-		},
-		close: func() { cancel(); r.Close() },
-	}, nil
+		return err
+	}), nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -14,9 +15,13 @@ type conns struct {
 	mu   sync.Mutex
 	open map[*conn]struct{}
 	cut  bool
+
+	detached map[*detached]struct{}
 }
 
-func newConns(ln net.Listener) *conns { return &conns{Listener: ln, open: map[*conn]struct{}{}} }
+func newConns(ln net.Listener) *conns {
+	return &conns{Listener: ln, open: map[*conn]struct{}{}, detached: map[*detached]struct{}{}}
+}
 
 func (l *conns) Accept() (net.Conn, error) {
 	nc, err := l.Listener.Accept()
@@ -41,6 +46,9 @@ func (l *conns) closeAll() {
 	for c := range l.open {
 		c.Conn.Close()
 	}
+	for d := range l.detached {
+		d.Conn.Close()
+	}
 }
 
 // conn is one accepted connection.
@@ -56,6 +64,44 @@ const (
 	lingerTime  = 2 * time.Second
 	lingerBytes = 128 << 20
 )
+
+// detach takes the connection out of the hands of who holds c: closing c does nothing any more. It is cut with the others still.
+func (c *conn) detach() (net.Conn, error) {
+	err := net.ErrClosed
+	raw := &detached{Conn: c.Conn, from: c.from}
+	c.once.Do(func() {
+		c.from.mu.Lock()
+		defer c.from.mu.Unlock()
+		delete(c.from.open, c)
+		if c.from.cut {
+			c.err = c.Conn.Close()
+			return
+		}
+		c.from.detached[raw] = struct{}{}
+		err = nil
+	})
+	return raw, err
+}
+
+// detached is a connection that the HTTP server no longer knows.
+type detached struct {
+	net.Conn
+	from *conns
+}
+
+func (d *detached) Close() error {
+	d.from.mu.Lock()
+	delete(d.from.detached, d)
+	d.from.mu.Unlock()
+	return d.Conn.Close()
+}
+
+func (d *detached) CloseWrite() error {
+	if half, ok := d.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
 
 // lingerOnClose makes Close wait for the client to stop sending. A connection closed with unread bytes is reset, and the
 // client may then lose the response that told it to stop.

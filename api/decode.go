@@ -28,7 +28,7 @@ import (
 //	once:"-"        a store.Once made of the Idempotency-Key header
 //	meta:"…"        what the server knows of the request: method, url, host, headers (all of them) or token
 //
-// default:"…" stands in for an absent parameter, doc:"…" describes a field in the OpenAPI document. An embedded struct adds its fields.
+// default:"…" stands in for an absent parameter or body, doc:"…" describes a field in the OpenAPI document. An embedded struct adds its fields.
 type plan struct {
 	fields []fieldPlan
 	json   bool // whether the body is JSON
@@ -110,6 +110,9 @@ func (p *plan) decode(v reflect.Value, src source, token agent.TokenID, body []b
 			if f.name == "raw" {
 				fv.SetBytes(body)
 				continue
+			}
+			if len(body) == 0 {
+				body = []byte(f.absent)
 			}
 			if err := decodeJSON(body, fv.Addr().Interface()); err != nil {
 				return err

@@ -286,7 +286,7 @@ func TestStrangeNames(t *testing.T) {
 		}
 		for _, name := range names {
 			target := route.path
-			for _, param := range []string{"{name}", "{id}", "{ref}", "{function}"} {
+			for _, param := range []string{"{name}", "{id}", "{ref}", "{function}", "{key}", "{method}", "{entry}", "{alarm}", "{type}"} {
 				target = strings.Replace(target, param, name, 1)
 			}
 			for _, body := range []string{"", `{}`, `{"content":1}`} {

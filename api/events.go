@@ -67,6 +67,9 @@ type part struct {
 	first int64       // number of the first event that can be in it; 0 means 1
 
 	only func(agent.Event) bool // nil takes all
+
+	// open follows a log that log does not name; nil for one that it does.
+	open func(ctx context.Context, after int64) (*runtime.Subscription, error)
 }
 
 // take reports whether the part has e, and whether nothing can follow it.
@@ -102,8 +105,12 @@ func (s *Server) events(ctx context.Context, q eventQuery, p part) (any, error) 
 		out.first, out.beat, encode = []byte("retry: 1000\n\n"), []byte(":\n\n"), appendSSE
 	}
 	if !q.Follow {
-		out.next, err = s.kept(ctx, q.After, p, encode)
-		return out, err
+		log, err := s.reader(ctx, p, q.After)
+		if err != nil {
+			return nil, err
+		}
+		out.next, out.close = kept(log, p, encode), log.close
+		return out, nil
 	}
 	sub, err := s.subscribe(ctx, p, q.After)
 	if err != nil {
@@ -114,10 +121,63 @@ func (s *Server) events(ctx context.Context, q eventQuery, p part) (any, error) 
 }
 
 func (s *Server) subscribe(ctx context.Context, p part, after int64) (*runtime.Subscription, error) {
+	if p.open != nil {
+		return p.open(ctx, after)
+	}
 	if p.run != "" {
 		return s.rt.SubscribeRun(ctx, appOf(ctx), p.run, after)
 	}
 	return s.rt.Subscribe(ctx, p.log, after)
+}
+
+// logReader reads what a log has now.
+type logReader struct {
+	next  func(context.Context) ([]runtime.Frame, error) // some events, in order; none at the end
+	close func()
+}
+
+func (s *Server) reader(ctx context.Context, p part, after int64) (logReader, error) {
+	if p.open != nil {
+		return keptReader(ctx, p, after)
+	}
+	_, end, err := s.st.Bounds(ctx, p.log)
+	return logReader{close: func() {}, next: func(ctx context.Context) ([]runtime.Frame, error) {
+		if after >= end {
+			return nil, nil
+		}
+		batch, err := s.st.Read(ctx, p.log, after, readBatch)
+		if err != nil || len(batch) == 0 {
+			return nil, err
+		}
+		after = batch[len(batch)-1].Seq
+		out := make([]runtime.Frame, 0, len(batch))
+		for _, e := range batch {
+			if e.Seq <= end {
+				out = append(out, runtime.Frame{Event: e})
+			}
+		}
+		return out, nil
+	}}, err
+}
+
+// keptReader reads through a subscription up to where its log ends now.
+func keptReader(ctx context.Context, p part, after int64) (logReader, error) {
+	sub, err := p.open(ctx, after)
+	if err != nil {
+		return logReader{}, err
+	}
+	end := sub.Tail()
+	return logReader{close: sub.Close, next: func(ctx context.Context) ([]runtime.Frame, error) {
+		if after >= end {
+			return nil, nil
+		}
+		out, err := sub.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		after = out[len(out)-1].Event.Seq
+		return out, nil
+	}}, nil
 }
 
 func (s *Server) eventPage(ctx context.Context, q eventQuery, p part) (list[agent.Event], error) {
@@ -129,27 +189,28 @@ func (s *Server) eventPage(ctx context.Context, q eventQuery, p part) (list[agen
 		limit = agent.DefaultPage
 	}
 	out := list[agent.Event]{Items: []agent.Event{}}
-	for after := q.After; ; {
-		batch, err := s.st.Read(ctx, p.log, after, readBatch)
-		if err != nil {
+	log, err := s.reader(ctx, p, q.After)
+	if err != nil {
+		return out, err
+	}
+	defer log.close()
+	for {
+		batch, err := log.next(ctx)
+		if err != nil || len(batch) == 0 {
 			return out, err
 		}
-		for _, e := range batch {
-			after = e.Seq
-			has, last := p.take(e)
+		for _, f := range batch {
+			has, last := p.take(f.Event)
 			if has {
-				out.Items = append(out.Items, e)
+				out.Items = append(out.Items, f.Event)
 			}
 			if last {
 				return out, nil
 			}
-			if len(out.Items) == limit || after-q.After >= pageScan {
+			if after := f.Event.Seq; len(out.Items) == limit || after-q.After >= pageScan {
 				out.Next = strconv.FormatInt(after, 10)
 				return out, nil
 			}
-		}
-		if len(batch) < readBatch {
-			return out, nil
 		}
 	}
 }
@@ -157,39 +218,32 @@ func (s *Server) eventPage(ctx context.Context, q eventQuery, p part) (list[agen
 type encoder func(b []byte, f runtime.Frame) []byte
 
 // kept streams the events that are in the log now.
-func (s *Server) kept(ctx context.Context, after int64, p part, encode encoder) (func(context.Context) ([]byte, error), error) {
-	_, end, err := s.st.Bounds(ctx, p.log)
-	if err != nil {
-		return nil, err
-	}
+func kept(log logReader, p part, encode encoder) func(context.Context) ([]byte, error) {
 	var buf []byte
 	return func(ctx context.Context) ([]byte, error) {
 		buf = buf[:0]
 		for len(buf) == 0 {
-			if after >= end {
-				return nil, io.EOF
-			}
-			batch, err := s.st.Read(ctx, p.log, after, readBatch)
+			batch, err := log.next(ctx)
 			if err != nil {
 				return nil, err
 			}
 			if len(batch) == 0 {
 				return nil, io.EOF
 			}
-			for _, e := range batch {
-				after = e.Seq
-				if has, _ := p.take(e); !has || e.Seq > end {
+			for _, f := range batch {
+				if has, _ := p.take(f.Event); !has {
 					continue
 				}
-				b, err := json.Marshal(e)
-				if err != nil {
-					return nil, err
+				if f.JSON == nil {
+					if f.JSON, err = json.Marshal(f.Event); err != nil {
+						return nil, err
+					}
 				}
-				buf = encode(buf, runtime.Frame{Event: e, JSON: b})
+				buf = encode(buf, f)
 			}
 		}
 		return buf, nil
-	}, nil
+	}
 }
 
 // follow streams what a subscription gets.

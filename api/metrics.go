@@ -119,6 +119,20 @@ func (f figures) Collect(ch chan<- prometheus.Metric) {
 	counter("skep_egress_sent_bytes_total", "Bytes of bodies that agents sent.", st.Egress.Sent)
 	counter("skep_egress_received_bytes_total", "Bytes of bodies that agents received, decoded.", st.Egress.Received)
 
+	d := st.Durable
+	gauge("skep_instances", "Instances that were used lately and are held in memory.", float64(d.Owned))
+	gauge("skep_turns_waiting", "Turns that wait for an instance.", float64(d.Waiting))
+	counter("skep_turns_total", "Turns of instances: calls, alarms, messages, events of sockets.", d.Turns)
+	tell(prometheus.CounterValue, "skep_turn_seconds_total", "Time that turns took, their commits included.", d.TurnTime.Seconds())
+	counter("skep_turns_refused_total", "Turns for which the line was too long.", d.Refused)
+	counter("skep_instances_acquired_total", "Instances that this process became the owner of.", d.Acquired)
+	counter("skep_commits_total", "Commits of instances.", d.Commits)
+	counter("skep_commit_parts_total", "Parts of those commits.", d.Parts)
+	counter("skep_commit_bytes_total", "Bytes of those commits.", d.Bytes)
+	tell(prometheus.CounterValue, "skep_commit_seconds_total", "Time that those commits took.", d.Syncing.Seconds())
+	counter("skep_alarms_total", "Alarms that were dealt with.", d.Alarms)
+	counter("skep_messages_total", "Messages between instances that were delivered.", d.Messages)
+
 	w := f.s.st.Stats()
 	counter("skep_store_batches_total", "Durable commits, each of many transactions.", w.Batches)
 	counter("skep_store_transactions_total", "Transactions committed.", w.Transactions)

@@ -66,11 +66,14 @@ func (s *schemas) operation(r *route) object {
 			})
 		case "body":
 			content := object{"*/*": object{}}
+			if r.takes != nil {
+				content[typeJSON] = object{"schema": s.of(r.takes)}
+			}
 			if f.name == "json" {
 				content = object{typeJSON: object{"schema": s.of(f.typ)}}
 			}
 			if f.name == "json" || r.method == http.MethodPost {
-				op["requestBody"] = object{"required": f.name == "json", "content": content}
+				op["requestBody"] = object{"required": f.name == "json" && f.absent == "", "content": content}
 			}
 		}
 	}

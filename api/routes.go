@@ -18,10 +18,12 @@ type route struct {
 	endpoint
 
 	open      bool                 // needs no token
+	socket    bool                 // a WebSocket of browsers, too: its token may come otherwise than by a header
 	owner     string               // what it does that only an owner may: "make tokens"; empty means that developers may, too
 	whole     bool                 // about the whole server: not for a token that is bound to one app
 	media     []string             // content types of the result; JSON unless set
 	results   map[int]reflect.Type // JSON results by status, when the handler's type does not tell
+	takes     reflect.Type         // the JSON form of a body that may have others
 	limit     int64                // most bytes of the body
 	limitKind agent.Limit          // the limit that a larger body hits
 	index     int                  // in the table
@@ -56,6 +58,25 @@ func (s *Server) table() []route {
 		{method: "POST", path: "/v1/agents/{name}/call/{function}", id: "callAgent", summary: "Call a function in a fresh cell: bytes in, bytes out",
 			endpoint: handle(s.call), limit: call, media: []string{typeAny}},
 
+		{method: "GET", path: "/v1/agents/{name}/instances", id: "listInstances", summary: "List an agent's instances, in the order of their keys", endpoint: handle(s.listInstances)},
+		{method: "POST", path: "/v1/agents/{name}/instances/delete", id: "deleteInstances", summary: "Delete instances with all that is theirs", status: 204, endpoint: handle(s.deleteInstances)},
+		{method: "GET", path: "/v1/agents/{name}/instances/{key}", id: "getInstance", summary: "Show an instance", endpoint: handle(s.getInstance)},
+		{method: "DELETE", path: "/v1/agents/{name}/instances/{key}", id: "deleteInstance", summary: "Delete an instance with all that is its", status: 204, endpoint: handle(s.deleteInstance)},
+		{method: "POST", path: "/v1/agents/{name}/instances/{key}/call/{method}", id: "callInstance", summary: "Call a method of an instance, which is made when it is not there: bytes in, bytes out",
+			endpoint: handle(s.callInstance), limit: call, media: []string{typeAny}},
+		{method: "GET", path: "/v1/agents/{name}/instances/{key}/ws", id: "instanceSocket", summary: "Connect with an instance over a WebSocket: its shared state, calls, events and messages",
+			status: 101, endpoint: handle(s.instanceSocket), socket: true},
+		{method: "GET", path: "/agents/{name}/{key}", id: "agentSocket", summary: "The same, where clients of Cloudflare's package agents look for it", status: 101, endpoint: handle(s.agentSocket), socket: true},
+		{method: "GET", path: "/v1/agents/{name}/instances/{key}/export", id: "exportInstance", summary: "Export an instance's state, alarms, children and events", endpoint: handle(s.exportInstance), media: []string{typeNDJSON}},
+		{method: "GET", path: "/v1/agents/{name}/instances/{key}/events", id: "instanceEvents", summary: "Read or follow an instance's own events", endpoint: handle(s.instanceEvents), media: events, results: eventResults()},
+		{method: "GET", path: "/v1/agents/{name}/instances/{key}/storage", id: "listStorage", summary: "List keys of an instance's storage, in their order", endpoint: handle(s.listStorage)},
+		{method: "GET", path: "/v1/agents/{name}/instances/{key}/storage/{entry}", id: "getStorage", summary: "Read one key of an instance's storage", endpoint: handle(s.getStorage), media: []string{typeAny}},
+		{method: "PUT", path: "/v1/agents/{name}/instances/{key}/storage/{entry}", id: "putStorage", summary: "Set one key of an instance's storage", endpoint: handle(s.putStorage), limit: agent.MaxStateValue},
+		{method: "DELETE", path: "/v1/agents/{name}/instances/{key}/storage/{entry}", id: "deleteStorage", summary: "Delete one key of an instance's storage", status: 204, endpoint: handle(s.deleteStorage)},
+		{method: "GET", path: "/v1/agents/{name}/instances/{key}/alarms", id: "listAlarms", summary: "List an instance's alarms, dead letters too, in the order of their names", endpoint: handle(s.listAlarms)},
+		{method: "DELETE", path: "/v1/agents/{name}/instances/{key}/alarms/{alarm}", id: "deleteAlarm", summary: "Take an alarm back, or drop a dead letter", status: 204, endpoint: handle(s.deleteAlarm)},
+		{method: "POST", path: "/v1/agents/{name}/instances/{key}/alarms/{alarm}/retry", id: "retryAlarm", summary: "Make a dead letter due now, with all its attempts", endpoint: handle(s.retryAlarm)},
+
 		{method: "POST", path: "/v1/sessions", id: "createSession", summary: "Open a session", status: 201, endpoint: handle(s.createSession)},
 		{method: "GET", path: "/v1/sessions", id: "listSessions", summary: "List sessions, newest first", endpoint: handle(s.listSessions)},
 		{method: "GET", path: "/v1/sessions/{id}", id: "getSession", summary: "Show a session", endpoint: handle(s.getSession)},
@@ -69,6 +90,19 @@ func (s *Server) table() []route {
 		{method: "GET", path: "/v1/runs/{id}", id: "getRun", summary: "Show a run", endpoint: handle(s.getRun)},
 		{method: "POST", path: "/v1/runs/{id}/cancel", id: "cancelRun", summary: "Cancel a run", endpoint: handle(s.cancelRun)},
 		{method: "GET", path: "/v1/runs/{id}/events", id: "runEvents", summary: "Read or follow a run's events, up to its last", endpoint: handle(s.runEvents), media: events, results: eventResults()},
+		{method: "POST", path: "/v1/runs/{id}/events/{type}", id: "sendEvent", summary: "Bring an event from outside to a run that waits for it, or will", endpoint: handle(s.sendEvent)},
+		{method: "POST", path: "/v1/runs/{id}/pause", id: "pauseRun", summary: "Hold a run where it next comes to rest", endpoint: handle(s.one("run.pause", s.rt.PauseRuns))},
+		{method: "POST", path: "/v1/runs/pause", id: "pauseRuns", summary: "Hold runs where they next come to rest", endpoint: handle(s.many("run.pause", s.rt.PauseRuns))},
+		{method: "POST", path: "/v1/runs/{id}/resume", id: "resumeRun", summary: "Let a paused run go on", endpoint: handle(s.one("run.resume", s.rt.ResumeRuns))},
+		{method: "POST", path: "/v1/runs/resume", id: "resumeRuns", summary: "Let paused runs go on", endpoint: handle(s.many("run.resume", s.rt.ResumeRuns))},
+		{method: "POST", path: "/v1/runs/{id}/terminate", id: "terminateRun", summary: "End a run by way of its rollbacks", endpoint: handle(s.one("run.terminate", s.rt.TerminateRuns))},
+		{method: "POST", path: "/v1/runs/terminate", id: "terminateRuns", summary: "End runs by way of their rollbacks", endpoint: handle(s.many("run.terminate", s.rt.TerminateRuns))},
+		{method: "POST", path: "/v1/runs/{id}/restart", id: "restartRun", summary: "Start a new run that goes on from a step of this one", status: 202, endpoint: handle(s.restartRun)},
+		{method: "POST", path: "/v1/runs/{id}/resolve", id: "resolveRun", summary: "Say what became of a call whose effect is not known", endpoint: handle(s.resolveRun)},
+		{method: "GET", path: "/v1/runs/{id}/journal", id: "runJournal", summary: "Read a run's journal", endpoint: handle(s.runJournal)},
+		{method: "GET", path: "/v1/runs/{id}/export", id: "exportRun", summary: "Export a run, its events and its journal, clean of secrets", endpoint: handle(s.exportRun), media: []string{typeNDJSON}},
+		{method: "POST", path: "/v1/runs/{id}/replay", id: "replayRun", summary: "Play a run again, offline, with its own code or with other code", endpoint: handle(s.replayRun), limit: up,
+			limitKind: agent.LimitUpload, takes: reflect.TypeFor[newReplay]()},
 
 		{method: "POST", path: "/v1/code", id: "runCode", summary: "Run code once; nothing is kept", endpoint: handle(s.code)},
 

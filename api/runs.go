@@ -35,6 +35,7 @@ func (s *Server) startRun(ctx context.Context, q startRunRequest) (made[agent.Ru
 // queued returns a run as it was when it was made, which is what a replay answers with.
 func queued(r agent.Run) agent.Run {
 	r.Status, r.Output, r.Error, r.Usage, r.Started, r.Ended = agent.Queued, nil, nil, agent.Usage{}, time.Time{}, time.Time{}
+	r.Wait, r.Lives, r.Lost = nil, 0, 0
 	return r
 }
 
@@ -50,7 +51,7 @@ type listRunsRequest struct {
 	pageQuery
 	Agent   string          `query:"agent" doc:"only runs of this agent"`
 	Session agent.SessionID `query:"session" doc:"only runs of this session"`
-	Status  agent.RunStatus `query:"status" doc:"only runs that stand so"`
+	Status  agent.RunStatus `query:"status" doc:"only runs that stand so; a waiting one holds no cell, and wait says for what"`
 }
 
 func (s *Server) listRuns(ctx context.Context, q listRunsRequest) (list[agent.Run], error) {
@@ -77,11 +78,11 @@ type runIDs struct {
 	IDs []agent.RunID `json:"ids"`
 }
 
-type cancelRunsRequest struct {
+type runIDsRequest struct {
 	Body runIDs `body:"json"`
 }
 
-func (s *Server) cancelRuns(ctx context.Context, q cancelRunsRequest) (list[agent.Run], error) {
+func (s *Server) cancelRuns(ctx context.Context, q runIDsRequest) (list[agent.Run], error) {
 	runs, err := s.rt.Cancel(ctx, appOf(ctx), q.Body.IDs...)
 	return listOf(runs, "", err)
 }

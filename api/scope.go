@@ -19,8 +19,17 @@ func appOf(ctx context.Context) agent.App { return requestOf(ctx).app }
 
 // admit finds out who asks and about which app, and refuses what that token may not do on this route.
 func (s *Server) admit(req *request, r *route, c *fiber.Ctx) (err error) {
-	if req.token, err = s.tokens.authenticate(req, string(c.Request().Header.Peek("Authorization"))); err != nil {
+	header, inURL := string(c.Request().Header.Peek("Authorization")), false
+	if r.socket {
+		header, inURL = s.socketAuthorization(c)
+	}
+	if req.token, err = s.tokens.authenticate(req, header); err != nil {
 		return err
+	}
+	if inURL {
+		if err := s.mayBeInURL(req.token); err != nil {
+			return err
+		}
 	}
 	asked := string(c.Request().Header.Peek(headerApp))
 	if asked == "" && !r.passes() {

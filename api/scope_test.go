@@ -69,6 +69,10 @@ func (r *rig) other(name agent.App) other {
 	if res := r.do("PUT", "/v1/agents/bees-agent/state/bees-key", "1", headerApp, string(name)); res.StatusCode >= 300 {
 		r.t.Fatalf("%s %s", res.Status, res.body)
 	}
+	_, _, err = cl.CallInstance(ctx, "bees-agent", "bees-one", "set", agent.JSON([]byte(`{"key":"bees-own","json":1}`)), 0)
+	must(err)
+	_, _, err = cl.CallInstance(ctx, "bees-agent", "bees-one", "schedule", agent.JSON([]byte(`{"name":"bees-alarm","method":"echo","delay":3600000}`)), 0)
+	must(err)
 	if res := r.do("PUT", "/v1/secrets/bees-secret", `{"value":"bees-value"}`, headerApp, string(name)); res.StatusCode >= 300 {
 		r.t.Fatalf("%s %s", res.Status, res.body)
 	}
@@ -76,13 +80,18 @@ func (r *rig) other(name agent.App) other {
 	return other{
 		params: map[string]string{
 			"/v1/plugins/{ref}": "bees-code", "/v1/agents/{name}": "bees-agent", "/v1/agents/{name}/call/{function}": "echo",
-			"/v1/agents/{name}/http/{path}": "x", "/v1/agents/{name}/state/{key}": "bees-key", "/v1/sessions/{id}": string(se.ID), "/v1/runs/{id}": string(run.ID),
+			"/v1/agents/{name}/http/{path}": "x", "/v1/agents/{name}/state/{key}": "bees-key",
+			"/v1/agents/{name}/instances/{key}": "bees-one", "/v1/agents/{name}/instances/{key}/call/{method}": "echo",
+			"/v1/agents/{name}/instances/{key}/storage/{entry}": "bees-own", "/v1/agents/{name}/instances/{key}/alarms/{alarm}": "bees-alarm",
+			"/v1/runs/{id}/events/{type}": "approval", "/v1/sessions/{id}": string(se.ID), "/v1/runs/{id}": string(run.ID),
 			"/v1/tokens/{id}": string(tok.ID), "/v1/apps/{name}": string(name), "/v1/secrets/{name}": "bees-secret",
 		},
 		bodies: map[string]string{
 			"createAgent": `{"name":"x","plugin":"bees-code"}`, "updateAgent": `{"description":"x"}`, "deleteAgents": `{"names":["bees-agent"]}`,
 			"createSession": `{"agent":"bees-agent"}`, "sendMessage": `{"content":1}`,
 			"startRun": `{"agent":"bees-agent"}`, "cancelRuns": fmt.Sprintf(`{"ids":[%q]}`, run.ID),
+			"pauseRuns": fmt.Sprintf(`{"ids":[%q]}`, run.ID), "resumeRuns": fmt.Sprintf(`{"ids":[%q]}`, run.ID), "terminateRuns": fmt.Sprintf(`{"ids":[%q]}`, run.ID),
+			"sendEvent": `{"by":"bees"}`, "restartRun": "{}", "resolveRun": `{"call":1,"action":"retry"}`, "deleteInstances": `{"keys":["bees-one"]}`, "putStorage": "2",
 			"createToken": fmt.Sprintf(`{"name":"x","app":%q}`, name), "deleteTokens": fmt.Sprintf(`{"ids":[%q]}`, tok.ID),
 			"createApp": `{"name":"c"}`, "updateApp": `{"weight":7}`, "putState": "2",
 			"updateSecret": `{"description":"x"}`, "rollbackSecret": `{"version":1}`,
@@ -92,7 +101,9 @@ func (r *rig) other(name agent.App) other {
 			var all strings.Builder
 			for _, target := range []string{"/v1/plugins", "/v1/agents", "/v1/sessions", "/v1/runs", "/v1/audit", "/v1/tokens", "/v1/apps/" + string(name),
 				"/v1/sessions/" + string(se.ID) + "/events", "/v1/agents/bees-agent/logs",
-				"/v1/secrets", "/v1/secrets/bees-secret", "/v1/agents/bees-agent/state", "/v1/agents/bees-agent/state/bees-key"} {
+				"/v1/secrets", "/v1/secrets/bees-secret", "/v1/agents/bees-agent/state", "/v1/agents/bees-agent/state/bees-key",
+				"/v1/agents/bees-agent/instances", "/v1/agents/bees-agent/instances/bees-one/storage", "/v1/agents/bees-agent/instances/bees-one/alarms",
+				"/v1/agents/bees-agent/instances/bees-one/events"} {
 				all.Write(r.do("GET", target, "", headerApp, string(name)).body)
 			}
 			return all.String()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -79,7 +80,9 @@ func start(t testing.TB, o *Options) *rig {
 		t.Fatal(err)
 	}
 	r.token = strings.TrimSpace(string(b))
-	cells := runtimetest.New(r.funcs())
+	funcs := r.funcs()
+	maps.Copy(funcs, durableFuncs())
+	cells := runtimetest.New(funcs)
 	cells.OnFetch = fetchHandler
 	r.cells = cells
 	usage, err := ledger.Open(ctx, st, dir, nil)

@@ -8,13 +8,22 @@ import (
 	"github.com/skep-dev/skep/agent"
 )
 
-type listStateRequest struct {
+// stateQuery asks for one page of a state.
+type stateQuery struct {
 	pageQuery
-	Name    string `path:"name"`
 	Prefix  string `query:"prefix" doc:"what the keys begin with"`
 	Start   string `query:"start" doc:"the first key"`
 	End     string `query:"end" doc:"the key before which the list ends"`
 	Reverse bool   `query:"reverse" doc:"from the last key to the first"`
+}
+
+func (q stateQuery) state() agent.StateRange {
+	return agent.StateRange{Prefix: q.Prefix, Start: q.Start, End: q.End, Reverse: q.Reverse, After: q.After, Limit: q.Limit}
+}
+
+type listStateRequest struct {
+	Name string `path:"name"`
+	stateQuery
 }
 
 // stateList is one page of a state. Its cursor is the last key of the page.
@@ -25,9 +34,7 @@ type stateList struct {
 }
 
 func (s *Server) listState(ctx context.Context, q listStateRequest) (stateList, error) {
-	items, next, size, err := s.rt.ListState(ctx, appOf(ctx), q.Name, agent.StateRange{
-		Prefix: q.Prefix, Start: q.Start, End: q.End, Reverse: q.Reverse, After: q.After, Limit: q.Limit,
-	})
+	items, next, size, err := s.rt.ListState(ctx, appOf(ctx), q.Name, q.state())
 	return stateList{items, next, size}, err
 }
 
@@ -42,7 +49,11 @@ func (s *Server) getState(ctx context.Context, q stateRequest) (raw, error) {
 	if err != nil {
 		return raw{}, err
 	}
-	return raw{contentType: e.Value.Type, header: [][2]string{{"Skep-Version", strconv.FormatInt(e.Version, 10)}}, body: e.Value.Body}, nil
+	return rawState(e), nil
+}
+
+func rawState(e agent.StateEntry) raw {
+	return raw{contentType: e.Value.Type, header: [][2]string{{"Skep-Version", strconv.FormatInt(e.Version, 10)}}, body: e.Value.Body}
 }
 
 // ifVersion makes an edit depend on the version of its key.
@@ -62,11 +73,24 @@ func (q ifVersion) put(e *agent.StateEdit) error {
 	return nil
 }
 
-type putStateRequest struct {
-	stateRequest
+// stateValue is a value to set.
+type stateValue struct {
 	ifVersion
 	Type string `header:"Content-Type" doc:"of the value; a script gets JSON as a value, text as a string, else bytes"`
 	Body []byte `body:"raw"`
+}
+
+func (q stateValue) edit(key string) (agent.StateEdit, error) {
+	if q.Type == "" {
+		q.Type = agent.TypeBytes
+	}
+	e := agent.StateEdit{Act: agent.StateSet, Key: key, Value: agent.Payload{Type: q.Type, Body: q.Body}}
+	return e, q.put(&e)
+}
+
+type putStateRequest struct {
+	stateRequest
+	stateValue
 }
 
 // stateVersion is the version that a key has now.
@@ -75,11 +99,11 @@ type stateVersion struct {
 }
 
 func (s *Server) putState(ctx context.Context, q putStateRequest) (stateVersion, error) {
-	if q.Type == "" {
-		q.Type = agent.TypeBytes
+	e, err := q.edit(q.Key)
+	if err != nil {
+		return stateVersion{}, err
 	}
-	e := agent.StateEdit{Act: agent.StateSet, Key: q.Key, Value: agent.Payload{Type: q.Type, Body: q.Body}}
-	version, err := s.editState(ctx, q.Name, e, q.ifVersion)
+	version, err := s.editState(ctx, q.Name, e)
 	return stateVersion{version}, err
 }
 
@@ -90,14 +114,15 @@ type deleteStateRequest struct {
 
 // deleteState is content when the key is not there, so that it can be repeated.
 func (s *Server) deleteState(ctx context.Context, q deleteStateRequest) (nothing, error) {
-	_, err := s.editState(ctx, q.Name, agent.StateEdit{Act: agent.StateDelete, Key: q.Key}, q.ifVersion)
+	e := agent.StateEdit{Act: agent.StateDelete, Key: q.Key}
+	if err := q.put(&e); err != nil {
+		return nothing{}, err
+	}
+	_, err := s.editState(ctx, q.Name, e)
 	return nothing{}, err
 }
 
-func (s *Server) editState(ctx context.Context, name string, e agent.StateEdit, q ifVersion) (int64, error) {
-	if err := q.put(&e); err != nil {
-		return 0, err
-	}
+func (s *Server) editState(ctx context.Context, name string, e agent.StateEdit) (int64, error) {
 	version, err := s.rt.EditState(ctx, appOf(ctx), name, e)
 	if err == nil {
 		err = s.audit(ctx, "state."+e.Act.String(), name, fmt.Sprintf("%q", e.Key))

@@ -26,11 +26,11 @@ func TestState(t *testing.T) {
 		if strings.Contains(k, "/") { // escaped, which the checker of the document does not know
 			c = client.New(r.url, r.token, nil)
 		}
-		v, err := c.SetState(ctx, "keeper", k, agent.JSON(fmt.Appendf(nil, `{"n":%d}`, i)), nil)
+		v, err := c.SetState(ctx, client.AgentState("keeper"), k, agent.JSON(fmt.Appendf(nil, `{"n":%d}`, i)), nil)
 		if err != nil || v != int64(i+1) {
 			t.Fatalf("%q: %d, %v", k, v, err)
 		}
-		got, err := c.State(ctx, "keeper", k)
+		got, err := c.State(ctx, client.AgentState("keeper"), k)
 		want := agent.StateEntry{Key: k, Version: v, Value: agent.JSON(fmt.Appendf(nil, `{"n":%d}`, i))}
 		if d := cmp.Diff(want, got); err != nil || d != "" {
 			t.Errorf("%q: %v\n%s", k, err, d)
@@ -39,7 +39,7 @@ func TestState(t *testing.T) {
 	var listed []string
 	q := agent.StateRange{Limit: 3}
 	for {
-		page, err := r.c.ListState(ctx, "keeper", q)
+		page, err := r.c.ListState(ctx, client.AgentState("keeper"), q)
 		if err != nil || page.Size.Keys != int64(len(keys)) || page.Size.Bytes == 0 {
 			t.Fatal(page, err)
 		}
@@ -54,23 +54,23 @@ func TestState(t *testing.T) {
 	if d := cmp.Diff(keys, listed); d != "" {
 		t.Error(d)
 	}
-	page, err := r.c.ListState(ctx, "keeper", agent.StateRange{Prefix: "a/", Start: "a/b/", End: "b", Reverse: true})
+	page, err := r.c.ListState(ctx, client.AgentState("keeper"), agent.StateRange{Prefix: "a/", Start: "a/b/", End: "b", Reverse: true})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Key != "a/b/../c" {
 		t.Errorf("%+v, %v", page, err)
 	}
 
 	zero, one := int64(0), int64(1)
-	_, err = r.c.SetState(ctx, "keeper", "é", agent.Text("x"), &zero)
+	_, err = r.c.SetState(ctx, client.AgentState("keeper"), "é", agent.Text("x"), &zero)
 	wantKind(t, err, agent.Conflict)
-	wantKind(t, r.c.DeleteState(ctx, "keeper", "é", &one), agent.Conflict)
+	wantKind(t, r.c.DeleteState(ctx, client.AgentState("keeper"), "é", &one), agent.Conflict)
 	for range 2 {
-		if err := r.c.DeleteState(ctx, "keeper", "é", nil); err != nil {
+		if err := r.c.DeleteState(ctx, client.AgentState("keeper"), "é", nil); err != nil {
 			t.Error(err)
 		}
 	}
-	_, err = r.c.State(ctx, "keeper", "é")
+	_, err = r.c.State(ctx, client.AgentState("keeper"), "é")
 	wantKind(t, err, agent.NotFound)
-	if v, err := r.c.SetState(ctx, "keeper", "é", agent.Payload{Type: agent.TypeBytes}, &zero); err != nil || v != 12 {
+	if v, err := r.c.SetState(ctx, client.AgentState("keeper"), "é", agent.Payload{Type: agent.TypeBytes}, &zero); err != nil || v != 12 {
 		t.Errorf("%d, %v", v, err)
 	}
 }

@@ -91,6 +91,7 @@ func (s *Server) deleteTokens(ctx context.Context, q deleteTokensRequest) (nothi
 func (s *Server) removeTokens(ctx context.Context, ids ...agent.TokenID) error {
 	gone, err := s.tokens.remove(ctx, requestOf(ctx).token.App, ids...)
 	for _, t := range gone {
+		s.rt.CloseSockets(t.ID)
 		err = errors.Join(err, s.auditToken(ctx, "token.delete", t))
 	}
 	return err

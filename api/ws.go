@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,11 +51,8 @@ type (
 )
 
 func (s *Server) sessionSocket(ctx context.Context, q sessionSocketRequest) (*socket, error) {
-	if !strings.EqualFold(q.Upgrade, "websocket") {
-		return nil, invalidAs(http.StatusUpgradeRequired, "this is a WebSocket", "connect with a WebSocket client")
-	}
-	if _, from, _ := strings.Cut(q.Origin, "://"); q.Origin != "" && from != q.Host && !slices.Contains(s.o.Origins, q.Origin) {
-		return nil, agent.Errorf(agent.Denied, "web pages from %.80q may not connect here", q.Origin)
+	if err := s.mayUpgrade(q.Upgrade, q.Origin, q.Host); err != nil {
+		return nil, err
 	}
 	if _, err := s.st.Session(ctx, appOf(ctx), q.ID); err != nil {
 		return nil, err

@@ -7,8 +7,10 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	goruntime "runtime"
 	"slices"
 	"time"
@@ -34,6 +36,7 @@ type Options struct {
 	Python   string // file of the Python interpreter, see package python; "" when agents in Python are not to be run
 	Copy     bool   // copy images instead of mapping them
 	Images   int64  // bytes of images kept in memory; 0 means 1 GiB
+	Seed     []byte // secret, of the randomness that modules draw while their images are made, so that they draw the same each time; nil draws anew
 	Memory   int64  // bytes of memory that all cells may have together; 0 means no bound
 	Cells    int    // cells that may live at once for calls from outside; 0 means 256
 	Waiting  int    // calls that may wait for a cell, half of them of one app; 0 means four for each cell
@@ -112,7 +115,7 @@ func (h *Host) load(ctx context.Context, who Who, src agent.Source, progress fun
 	switch src.Kind {
 	case agent.Wasm:
 		progress(Progress{Stage: "compile", Total: total})
-		a, err := extism.Load(ctx, h.cells, src.Files[src.Main], &extism.LoadOptions{Env: h.loadingEnv(who)})
+		a, err := extism.Load(ctx, h.cells, src.Files[src.Main], &extism.LoadOptions{Env: h.imagingEnv(who, src)})
 		progress(Progress{Stage: "compile", Done: total, Total: total})
 		return wasmGuest{a}, err
 	case agent.Script:
@@ -131,6 +134,18 @@ func (h *Host) load(ctx context.Context, who Who, src agent.Source, progress fun
 		return pythonGuest{a}, err
 	}
 	return nil, agent.Errorf(agent.Invalid, "code of an unknown kind")
+}
+
+// imagingEnv has a module initialise itself in the same way each time, so that a run that is played again in a cell of another image does
+// the same: Go, for one, orders its maps by what it drew then. As for scripts, time stands at 1970.
+func (h *Host) imagingEnv(who Who, src agent.Source) cell.Env {
+	env := h.loadingEnv(who)
+	env.Now = func() time.Time { return time.Unix(0, 0).UTC() }
+	if h.opts.Seed != nil {
+		digest := agent.DigestOf(src.Files[src.Main])
+		env.Random = rand.NewChaCha8(sha256.Sum256(append([]byte(digest), h.opts.Seed...)))
+	}
+	return env
 }
 
 func (h *Host) loadingEnv(who Who) cell.Env {

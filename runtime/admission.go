@@ -39,8 +39,11 @@ func (r *Runtime) admitRun(ctx context.Context, t *task) (a admission, wait time
 	if err == nil {
 		return admission{record: rec, hold: hold}, 0
 	}
-	if after := agent.AsError(err).After; after > 0 && after <= patience {
+	switch after := agent.AsError(err).After; {
+	case after > 0 && after <= patience:
 		return admission{}, after
+	case after > 0 && t.resumed: // what it has done is not lost for that
+		return admission{}, patience
 	}
 	return admission{err: err}, 0
 }

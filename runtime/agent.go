@@ -82,9 +82,16 @@ func (r *Runtime) UpdateAgent(ctx context.Context, app agent.App, name string, p
 // DeleteAgents deletes all the named agents or none. Their queued runs fail when their turn comes.
 func (r *Runtime) DeleteAgents(ctx context.Context, app agent.App, names ...string) error {
 	defer r.records.changing.lock(app, names...)()
+	var ids []agent.AgentID
+	for _, name := range names {
+		if a, err := r.store.Agent(ctx, app, name); err == nil {
+			ids = append(ids, a.ID)
+		}
+	}
 	err := r.store.DeleteAgents(ctx, app, names...)
 	if err == nil {
 		r.records.gone(app, names...)
+		r.closeAgentSockets(app, ids)
 		select {
 		case r.disowned <- struct{}{}:
 		default:

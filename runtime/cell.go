@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/grant"
@@ -30,9 +31,11 @@ type job struct {
 	weight   int          // of the app
 	depth    int          // how many agents wait for it
 	sinks    sinks
-	reply    *reply.Reply     // of a fetch handler whose response may go out in pieces, else nil
-	place    *place           // the instance that the cell works for; nil when there is none
-	clock    func() time.Time // of a run, which has one of its own
+	reply    *reply.Reply                    // of a fetch handler whose response may go out in pieces, else nil
+	place    *place                          // the instance that the cell works for; nil when there is none
+	clock    func() time.Time                // of a run, which has one of its own
+	narrow   func(agent.Limits) agent.Limits // to what a run has left of its limits
+	begun    func(done func())               // gets what says that the cell is gone, of a run that goes on without
 
 	quota, appQuota agent.Quota
 	in              int64                            // bytes of a request; of an input they are known
@@ -59,14 +62,24 @@ func (r *Runtime) inCell(ctx context.Context, j job, run func(context.Context, h
 	}
 	defer func() { m.hold.Done(time.Now(), agent.Cost{}) }() // after a panic; else it has been
 	ctx, span := r.opts.Tracer.Start(ctx, j.kind.String())
+	if j.narrow != nil {
+		j.limits = j.narrow(j.limits)
+	}
 	d := r.door(j)
 	closeDoor := sync.OnceFunc(d.Close)
 	defer closeDoor()
 	done := sync.OnceFunc(r.stats.begin())
 	defer done()
+	if j.begun != nil {
+		j.begun(done)
+	}
+	calls := host.Calls(d.Call)
+	if span.IsRecording() {
+		calls = r.traced(calls)
+	}
 	usage, err := run(ctx, host.Call{
 		Plugin: j.plugin, Tenant: j.App, Agent: j.Agent, Weight: j.weight, Function: j.function, Input: j.input, Config: j.config, Limits: j.limits,
-		Calls: d.Call, Depth: j.depth, Vars: j.grants != nil && j.grants().State != nil,
+		Calls: calls, Depth: j.depth, Vars: j.grants != nil && j.grants().State != nil,
 	})
 	done()
 	closeDoor()
@@ -80,6 +93,24 @@ func (r *Runtime) inCell(ctx context.Context, j job, run func(context.Context, h
 		return r.stats.failed(err)
 	}
 	return nil
+}
+
+// traced makes a span of each host call. Console output is none.
+func (r *Runtime) traced(calls host.Calls) host.Calls {
+	return func(ctx context.Context, name string, in []byte) ([]byte, error) {
+		if name == abi.CallLog {
+			return calls(ctx, name, in)
+		}
+		ctx, span := r.opts.Tracer.Start(ctx, name)
+		out, err := calls(ctx, name, in)
+		if err != nil {
+			e := agent.AsError(err)
+			span.SetAttributes(attribute.String("error.type", e.Kind.String()))
+			span.SetStatus(codes.Error, e.Msg)
+		}
+		span.End()
+		return out, err
+	}
 }
 
 func endSpan(span trace.Span, j job, usage agent.Usage, err error) {

@@ -3,100 +3,308 @@ package runtime
 import (
 	"context"
 	"encoding/json"
-	"io"
+	"slices"
 	"time"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/runtime/durable"
+	"github.com/skep-dev/skep/runtime/journal"
+	"github.com/skep-dev/skep/store/instance"
+)
+
+// Bounds of events from outside.
+const (
+	maxEventData = 64 << 10
+	maxEvents    = 1000 // of one run that no call got yet
 )
 
 // SendEvent brings an event from outside to runs that wait for it, or will: each keeps it until it asks. The answer is the run as it
 // is then. Repeated with the same once-key it is kept once; "" is none. A run that has ended is a Conflict.
 func (r *Runtime) SendEvent(ctx context.Context, app agent.App, id agent.RunID, eventType, onceKey string, data json.RawMessage) (agent.Run, error) {
-	return agent.Run{}, errNotYet
+	switch {
+	case eventType == "" || len(eventType) > maxName:
+		return agent.Run{}, agent.Errorf(agent.Invalid, "an event's type has 1 to %d bytes", maxName)
+	case len(onceKey) > maxName:
+		return agent.Run{}, agent.Errorf(agent.Invalid, "an event's once-key has up to %d bytes", maxName)
+	case len(data) > maxEventData:
+		return agent.Run{}, agent.Errorf(agent.Invalid, "the event's data has %d bytes, more than %d", len(data), maxEventData)
+	case len(data) > 0 && !json.Valid(data):
+		return agent.Run{}, agent.Errorf(agent.Invalid, "an event's data is a JSON value")
+	}
+	return r.inRun(ctx, app, id, func(ctx context.Context, t *durable.Turn, _ agent.Run) error {
+		v, err := r.viewOf(ctx, t, id)
+		if err != nil {
+			return err
+		}
+		if v.Has(onceKey) {
+			return nil
+		}
+		waiting := 0
+		for _, e := range v.Events {
+			if e.By == 0 {
+				waiting++
+			}
+		}
+		if waiting >= maxEvents || v.Full() != nil {
+			return agent.Errorf(agent.Exhausted, "run %s has %d events that it has not asked for", id, waiting)
+		}
+		e := journal.Entry{Kind: journal.Event, Name: eventType, ID: onceKey, Out: append([]byte{}, data...), Time: time.Time{}}
+		return r.tellRun(ctx, t, app, id, []journal.Entry{e}, []agent.Event{{Kind: agent.EventReceived, Name: eventType, Data: data}})
+	})
 }
 
-// PauseRuns holds runs where they next come to rest, and gives up their cells; ResumeRuns lets them go on.
+// inRun does something with a run that has not ended, in a turn of its instance, and returns the run as it is then.
+func (r *Runtime) inRun(ctx context.Context, app agent.App, id agent.RunID, fn func(context.Context, *durable.Turn, agent.Run) error) (agent.Run, error) {
+	run, err := r.store.Run(ctx, app, id)
+	if err != nil {
+		return agent.Run{}, err
+	}
+	if run.Status.Terminal() {
+		return agent.Run{}, agent.Errorf(agent.Conflict, "run %s has ended: it is %s", id, run.Status)
+	}
+	of, err := r.instanceOfRun(ctx, run)
+	if err != nil {
+		return agent.Run{}, err
+	}
+	t, err := r.keeper.Enter(ctx, of, durable.Entry{})
+	if err != nil {
+		return agent.Run{}, err
+	}
+	defer t.Abandon()
+	if run, err = r.store.Run(ctx, app, id); err != nil { // nobody else changes it now
+		return agent.Run{}, err
+	}
+	if run.Status.Terminal() {
+		return agent.Run{}, agent.Errorf(agent.Conflict, "run %s has ended: it is %s", id, run.Status)
+	}
+	if err := fn(ctx, t, run); err != nil {
+		return agent.Run{}, err
+	}
+	if err := r.leave(ctx, t); err != nil {
+		return agent.Run{}, err
+	}
+	return r.store.Run(ctx, app, id)
+}
+
+// viewOf returns what is known of a run's journal: what its execution has in memory need not be committed yet.
+func (r *Runtime) viewOf(ctx context.Context, t *durable.Turn, id agent.RunID) (*journal.View, error) {
+	return r.readView(ctx, t.ID(), id, false)
+}
+
+// each does something with several runs, and returns them in their order. When one of the ids is not known, nothing is done.
+func (r *Runtime) each(ctx context.Context, app agent.App, ids []agent.RunID, fn func(agent.RunID) (agent.Run, error)) ([]agent.Run, error) {
+	for _, id := range ids {
+		if _, err := r.store.Run(ctx, app, id); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]agent.Run, len(ids))
+	for i, id := range ids {
+		var err error
+		if out[i], err = fn(id); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// PauseRuns holds runs where they next come to rest, and gives up their cells; ResumeRuns lets them go on. It returns when they are held, or
+// with ctx's error.
 func (r *Runtime) PauseRuns(ctx context.Context, app agent.App, ids ...agent.RunID) ([]agent.Run, error) {
-	return nil, errNotYet
+	return r.each(ctx, app, ids, func(id agent.RunID) (agent.Run, error) { return r.pauseRun(ctx, app, id) })
 }
 
+func (r *Runtime) pauseRun(ctx context.Context, app agent.App, id agent.RunID) (agent.Run, error) {
+	for {
+		var x *execution
+		run, err := r.inRun(ctx, app, id, func(ctx context.Context, t *durable.Turn, run agent.Run) error {
+			if x = r.executionOf(id); x != nil && !x.isDetached() && run.Status == agent.Running {
+				x.pauseSoon()
+				return nil
+			}
+			if x = nil; run.Status == agent.Paused || run.Status == agent.Uncertain {
+				return nil
+			}
+			next := run
+			next.Status, next.Wait = agent.Paused, &agent.RunWait{For: "pause"}
+			if run.Wait != nil {
+				next.Wait.Name = run.Wait.For
+			}
+			err := t.Append(ctx, instance.SessionLog(run.Session), agent.Event{Kind: agent.EventRunPaused, Run: id, Data: encode(next.Wait)})
+			if err == nil {
+				err = t.SetAlarm(ctx, instance.AlarmEdit{Clear: true, Alarm: instance.Alarm{Name: runAlarm + string(id)}})
+			}
+			if err == nil {
+				err = t.ChangeRun(ctx, instance.RunEdit{From: run.Status, Run: next})
+			}
+			if err == nil {
+				t.Then(func() { r.queue.remove([]agent.RunID{id}) })
+			}
+			return err
+		})
+		if err != nil || x == nil {
+			return run, err
+		}
+		select {
+		case <-x.ended:
+		case <-x.gone:
+			pause(ctx, time.Millisecond) // it is being written down, in a turn that comes before ours
+		case <-ctx.Done():
+			x.mu.Lock()
+			x.pausing = false
+			x.mu.Unlock()
+			return run, ctx.Err()
+		}
+		if run, err = r.store.Run(ctx, app, id); err != nil || run.Status.Terminal() {
+			return run, err
+		}
+	}
+}
+
+// pauseSoon has the run give up its cell where it next comes to rest.
+func (x *execution) pauseSoon() {
+	x.mu.Lock()
+	x.pausing = true
+	x.pokeLocked()
+	x.mu.Unlock()
+	x.ask()
+}
+
+// ResumeRuns lets paused runs go on.
 func (r *Runtime) ResumeRuns(ctx context.Context, app agent.App, ids ...agent.RunID) ([]agent.Run, error) {
-	return nil, errNotYet
-}
-
-// RestartRun starts a new run that has the journal of another up to where a step began, and goes on from there. An empty step is
-// the beginning. The new run belongs to the same session.
-func (r *Runtime) RestartRun(ctx context.Context, app agent.App, id agent.RunID, step string) (agent.Run, error) {
-	return agent.Run{}, errNotYet
+	return r.each(ctx, app, ids, func(id agent.RunID) (agent.Run, error) {
+		return r.inRun(ctx, app, id, func(ctx context.Context, t *durable.Turn, run agent.Run) error {
+			if run.Status != agent.Paused {
+				return agent.Errorf(agent.Conflict, "run %s is %s, and not paused", id, run.Status)
+			}
+			next := run
+			next.Status, next.Wait = agent.Queued, nil
+			return t.ChangeRun(ctx, instance.RunEdit{From: run.Status, Run: next})
+		})
+	})
 }
 
 // TerminateRuns has runs fail where they are, so that their rollbacks run; they end as cancelled. Cancel ends them at once, without.
 func (r *Runtime) TerminateRuns(ctx context.Context, app agent.App, ids ...agent.RunID) ([]agent.Run, error) {
-	return nil, errNotYet
+	return r.each(ctx, app, ids, func(id agent.RunID) (agent.Run, error) {
+		run, err := r.store.Run(ctx, app, id)
+		if err != nil || run.Status.Terminal() {
+			return run, err
+		}
+		if run.Status == agent.Queued && run.Lives == 0 || run.Status == agent.Uncertain {
+			ended, err := r.Cancel(ctx, app, id)
+			if err != nil {
+				return agent.Run{}, err
+			}
+			return ended[0], nil
+		}
+		return r.inRun(ctx, app, id, func(ctx context.Context, t *durable.Turn, run agent.Run) error {
+			if run.Status == agent.Paused {
+				next := run
+				next.Status, next.Wait = agent.Queued, nil
+				if err := t.ChangeRun(ctx, instance.RunEdit{From: run.Status, Run: next}); err != nil {
+					return err
+				}
+			}
+			return r.tellRun(ctx, t, app, id, []journal.Entry{{Kind: journal.Terminate}}, nil)
+		})
+	})
 }
 
 // Resolution says what became of a call whose effect is not known.
 type Resolution struct {
 	Call   uint64          `json:"call"`
 	Action string          `json:"action"`           // "retry" makes it again; "answer" gives Output; "fail" gives Error
-	Output json.RawMessage `json:"output,omitempty"` // what the call would have returned, as its answer in the journal is
+	Output json.RawMessage `json:"output,omitempty"` // of a request: {"status", "header", "body"}; of another call: the JSON value it returns
 	Error  string          `json:"error,omitempty"`
 }
 
 // ResolveRun lets an Uncertain run go on.
 func (r *Runtime) ResolveRun(ctx context.Context, app agent.App, id agent.RunID, res Resolution) (agent.Run, error) {
-	return agent.Run{}, errNotYet
+	return r.inRun(ctx, app, id, func(ctx context.Context, t *durable.Turn, run agent.Run) error {
+		if run.Status != agent.Uncertain || run.Wait == nil {
+			return agent.Errorf(agent.Conflict, "run %s is %s, and has no call whose effect is not known", id, run.Status)
+		}
+		if res.Call != run.Wait.Call {
+			return agent.Errorf(agent.Invalid, "the call whose effect is not known is %d, not %d", run.Wait.Call, res.Call)
+		}
+		v, err := r.viewOf(ctx, t, id)
+		if err != nil {
+			return err
+		}
+		c := v.Calls[res.Call]
+		if c == nil {
+			return agent.Errorf(agent.Internal, "the journal of run %s has no call %d", id, res.Call)
+		}
+		e, err := res.entry(c)
+		if err != nil {
+			return err
+		}
+		for _, packed := range journal.Pack(id, []journal.Entry{e}) {
+			if err := t.Journal(ctx, packed); err != nil {
+				return err
+			}
+		}
+		next := run
+		next.Status, next.Wait = agent.Queued, nil
+		return t.ChangeRun(ctx, instance.RunEdit{From: run.Status, Run: next})
+	})
 }
 
-// JournalEntry is an entry of a run's journal as a person reads it.
-type JournalEntry struct {
-	Seq    int64           `json:"seq"`
-	Kind   string          `json:"kind"` // "begin", "start", "done", "deliver", "timer", "event", "snapshot", "commit", "end", ...
-	Time   time.Time       `json:"time"`
-	Call   uint64          `json:"call,omitempty"`
-	Name   string          `json:"name,omitempty"`   // of the call
-	Input  json.RawMessage `json:"input,omitempty"`  // clipped, and clean of secrets
-	Output json.RawMessage `json:"output,omitempty"` // clipped, and clean of secrets
-	Error  *agent.RunError `json:"error,omitempty"`
-	Class  string          `json:"class,omitempty"` // pure, read, idempotent, once
-	Bytes  int64           `json:"bytes,omitempty"`
-	Life   int             `json:"life,omitempty"`
+// entry is what the journal is told.
+func (res Resolution) entry(c *journal.Call) (journal.Entry, error) {
+	e := journal.Entry{Kind: journal.Done, Call: res.Call}
+	switch res.Action {
+	case "retry":
+		e.Kind = journal.Retry
+		return e, nil
+	case "fail":
+		if res.Error == "" {
+			res.Error = "the call failed"
+		}
+		e.Err = &agent.Error{Kind: agent.Failed, Msg: clip(res.Error, maxMessage)}
+		return e, nil
+	case "answer":
+		out, err := answerOf(c.Name, res.Output)
+		if err == nil && len(out) > journal.MaxInline {
+			err = agent.Errorf(agent.Invalid, "the answer has more than %d bytes", journal.MaxInline)
+		}
+		e.Out = out
+		return e, err
+	}
+	return e, agent.Errorf(agent.Invalid, `what became of a call is "retry", "answer" or "fail", not %.40q`, res.Action)
 }
 
-// Journal returns one page of a run's journal.
-func (r *Runtime) Journal(ctx context.Context, app agent.App, id agent.RunID, after int64, limit int) ([]JournalEntry, error) {
-	return nil, errNotYet
-}
-
-// ReplayRequest says with what a run is played again: its own code, another version, or code given here.
-type ReplayRequest struct {
-	Plugin string        // reference; empty for the run's own
-	Source *agent.Source // code of this text; nil for Plugin
-}
-
-// Replay is what came of it.
-type Replay struct {
-	Same       bool              `json:"same"`
-	Calls      int               `json:"calls"` // that were compared
-	Output     *agent.Payload    `json:"output,omitempty"`
-	Error      *agent.RunError   `json:"error,omitempty"`
-	Difference *ReplayDifference `json:"difference,omitempty"`
-	Complete   bool              `json:"complete"` // whether the run had ended; else it was played as far as its journal goes
-}
-
-// ReplayDifference is where the two first differ.
-type ReplayDifference struct {
-	Call uint64 `json:"call,omitempty"` // 0 for the result
-	Was  string `json:"was"`
-	Now  string `json:"now"`
-}
-
-// ReplayRun plays a run again, offline: nothing leaves, nothing is changed.
-func (r *Runtime) ReplayRun(ctx context.Context, app agent.App, id agent.RunID, req ReplayRequest) (Replay, error) {
-	return Replay{}, errNotYet
-}
-
-// ExportRun writes a run, its events and its journal as NDJSON, clean of secrets.
-func (r *Runtime) ExportRun(ctx context.Context, app agent.App, id agent.RunID, w io.Writer) error {
-	return errNotYet
+// answerOf gives what a person says a call returned the form of its answer.
+func answerOf(name string, output json.RawMessage) ([]byte, error) {
+	if len(output) == 0 {
+		output = json.RawMessage("null")
+	}
+	if !json.Valid(output) {
+		return nil, agent.Errorf(agent.Invalid, "the answer is a JSON value")
+	}
+	switch name {
+	case abi.CallAgent:
+		return encode(abi.AgentResult{Type: agent.TypeJSON, Output: output}), nil
+	case abi.CallHTTPOpen, abi.CallHTTP:
+		var in struct {
+			Status int             `json:"status"`
+			Header [][2]string     `json:"header"`
+			Body   json.RawMessage `json:"body"`
+		}
+		if err := json.Unmarshal(output, &in); err != nil || in.Status < 100 || in.Status > 599 {
+			return nil, agent.Errorf(agent.Invalid, `the answer to a request is {"status": 200, "header": [["name", "value"]], "body": ...}`)
+		}
+		body := []byte(in.Body)
+		var text string
+		if json.Unmarshal(in.Body, &text) == nil {
+			body = []byte(text)
+		}
+		if name == abi.CallHTTP {
+			return encode(abi.HTTPResponse{Status: in.Status, Header: in.Header, Body: body}), nil
+		}
+		return abi.AppendHTTPHead(nil, abi.HTTPHead{Status: in.Status, Header: in.Header, End: true}, body)
+	}
+	return slices.Clone(output), nil
 }

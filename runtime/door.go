@@ -53,6 +53,9 @@ func (r *Runtime) door(j job) *grant.Door {
 	handlers[abi.CallSelf] = self(&j)
 	if j.place != nil {
 		r.addInstance(handlers, &j)
+		if j.place.run != nil {
+			j.place.run.addHandlers(handlers, auth, &j)
+		}
 	}
 	return grant.NewDoor(j.limits, handlers, o)
 }

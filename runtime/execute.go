@@ -2,14 +2,22 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/internal/telemetry"
+	"github.com/skep-dev/skep/runtime/durable"
+	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/instance"
 )
 
 const (
@@ -20,71 +28,469 @@ const (
 
 func errCancelled() error { return agent.Errorf(agent.Cancelled, "the run was cancelled") }
 
-func errInterrupted() error {
-	return &agent.Error{Kind: agent.Unavailable, Msg: "interrupted by a restart", Hint: "start the run again"}
-}
+// Why a cell is given up that its run needs no more, for now.
+var (
+	errStopping  = agent.Errorf(agent.Unavailable, "the server is stopping")
+	errSuspended = agent.Errorf(agent.Cancelled, "the run waits")
+	errGoneAway  = agent.Errorf(agent.Cancelled, "the run has given up its cell")
+)
 
-// execution is a run that this process executes.
+// execution is one life of a run: from its queue to its end, or to where it gives up its cell. It may outlive the cell, for what the code
+// has asked of the outside goes on. The lock order is gate, the turn's own, mu.
 type execution struct {
+	r     *Runtime
+	hard  context.Context // of the process
+	ctx   context.Context // of the cell, and of what it asked for
 	stop  context.CancelCauseFunc
 	ended chan struct{}
+	leave func() // gives up its places in the queue
+
+	run    agent.Run // as it is stored
+	rec    record
+	id     instance.ID
+	script atomic.Bool // deliveries come from the cell; else each call's answer is one
+	random *stream
+
+	gate sync.Mutex // held over what uses the turn
+	turn *durable.Turn
+
+	mu       sync.Mutex
+	view     *journal.View
+	clock    time.Time // of the newest delivery
+	moved    bool      // something was delivered in this life
+	resumed  bool      // from a snapshot
+	replay   []time.Time
+	played   map[uint64]time.Time // when calls were delivered, of code that is played from its beginning
+	issued   uint64               // calls of code that does not count them
+	highest  uint64               // number of a call
+	seen     int64                // console lines, and their bytes, since the run began
+	seenLog  int64
+	emits    int64
+	emitted  uint64 // highest call that is among the events
+	lines    int64  // that are among the events
+	logged   int64
+	entries  []journal.Entry // not yet committed
+	events   []agent.Event   // the same
+	bytes    int             // of both
+	asked    map[uint64]*asked
+	flights  map[uint64]*flight
+	opening  int             // calls that are outside now
+	open     map[uint32]bool // exchanges whose bodies are not read to their end
+	changed  chan struct{}   // closed and replaced when something came for who waits
+	gone     chan struct{}   // closed when the cell is given up
+	nudge    chan struct{}
+	flushing bool
+	astray   bool // timers were set while the journal was played, and are late
+	door     host.Calls
+	since    time.Time // when the cell came to rest
+	began    time.Time
+	rejects  bool // what the code waits for is refused now
+	pausing  bool
+	stopping bool
+	detached bool // the cell is gone, and calls go on
+	over     bool // nothing is added any more
+	failed   error
+	parked   *parked
+	flying   sync.WaitGroup
+	alarm    *time.Timer
 }
 
-// execute carries one run from Queued to its end. hard ends when the process must stop.
-func (r *Runtime) execute(hard context.Context, t *task, a admission) {
+// asked is a call of the code whose answer it has not got.
+type asked struct {
+	class    journal.Class
+	name     string
+	sum      journal.Sum
+	input    []byte
+	open     chan struct{} // closed when it may leave; nil when it need not wait for that
+	returned bool          // its answer is on the way to the code
+	cancel   context.CancelCauseFunc
+}
+
+// flight is a call that is outside. It may land after the cell is gone.
+type flight struct {
+	done chan struct{}
+	out  []byte
+	err  error
+}
+
+// execute carries one run through a life. hard ends when the process must stop; leave gives up the run's places in the queue.
+func (r *Runtime) execute(hard context.Context, t *task, a admission, leave func()) {
 	defer a.leave()
 	ctx, stop := context.WithCancelCause(hard)
 	defer stop(nil)
-	x := &execution{stop: stop, ended: make(chan struct{})}
-	r.mu.Lock()
-	r.active[t.id] = x
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		delete(r.active, t.id)
-		r.mu.Unlock()
-		close(x.ended)
-	}()
-
-	run, err := r.begin(hard, t)
+	x := r.newExecution(hard, ctx, stop, leave)
+	x.adopt(t.id)
+	defer x.retire(t.id)
+	if a.err != nil {
+		x.refused(t, a.err)
+		return
+	}
+	live, err := x.begin(t, a)
 	if err != nil {
 		if agent.KindOf(err) != agent.Conflict { // else it was cancelled before its turn
 			r.log.ErrorContext(hard, "run was not started and stays queued", "run", t.id, "error", err)
 		}
 		return
 	}
-	ctx = telemetry.With(telemetry.WithTraceparent(ctx, run.Trace), slog.String("run", string(run.ID)))
-	rec := newRecorder(run.ID)
-	go rec.write(
-		func(events []agent.Event) error {
-			return r.append(hard, store.SessionLog(run.App, run.Session), events)
-		},
-		stop)
-	res, err := r.perform(ctx, run, a, rec)
-	rest, lost := rec.finish()
-	if lost != nil {
-		err = lost
+	if live {
+		x.live(a)
 	}
-	run.Usage = res.Usage
-	status, why := agent.Completed, err
-	if err == nil {
-		run.Output = &res.Output
-	} else {
-		status, why = outcome(err, context.Cause(ctx))
+}
+
+func (r *Runtime) newExecution(hard, ctx context.Context, stop context.CancelCauseFunc, leave func()) *execution {
+	return &execution{
+		r: r, hard: hard, ctx: ctx, stop: stop, ended: make(chan struct{}), leave: leave, asked: map[uint64]*asked{}, flights: map[uint64]*flight{},
+		open: map[uint32]bool{}, changed: make(chan struct{}), gone: make(chan struct{}), nudge: make(chan struct{}, 1), began: time.Now(),
 	}
-	end := func(ctx context.Context) error {
-		_, err := r.end(ctx, run, status, why, rest)
+}
+
+// adopt makes this the run's execution, and takes over the calls that an earlier life has under way.
+func (x *execution) adopt(id agent.RunID) {
+	x.r.mu.Lock()
+	defer x.r.mu.Unlock()
+	if old := x.r.active[id]; old != nil {
+		old.mu.Lock()
+		for n, f := range old.flights {
+			x.flights[n] = f
+		}
+		old.mu.Unlock()
+	}
+	x.r.active[id] = x
+	x.stopping = x.r.stopping
+}
+
+func (x *execution) retire(id agent.RunID) {
+	x.r.mu.Lock()
+	if x.r.active[id] == x {
+		delete(x.r.active, id)
+	}
+	x.r.mu.Unlock()
+	x.mu.Lock()
+	x.over = true
+	if x.alarm != nil {
+		x.alarm.Stop()
+	}
+	x.mu.Unlock()
+	x.leave()
+	select {
+	case <-x.ended:
+	default:
+		close(x.ended)
+	}
+}
+
+// refused ends a run that may not begin.
+func (x *execution) refused(t *task, why error) {
+	err := x.r.retry(x.hard, func(ctx context.Context) error {
+		run, err := x.r.store.Run(ctx, t.app, t.id)
+		if err != nil || run.Status != agent.Queued {
+			return err
+		}
+		_, err = x.r.end(ctx, run, agent.RunFailed, x.r.stats.failed(why))
+		return err
+	})
+	if err != nil && agent.KindOf(err) != agent.Conflict {
+		x.r.log.ErrorContext(x.hard, "the end of a run could not be written", "run", t.id, "error", err)
+	}
+}
+
+// begin makes a queued run Running, in a commit that is durable before any of its code runs. It reports false when the run needs no cell.
+func (x *execution) begin(t *task, a admission) (live bool, err error) {
+	run, err := x.r.store.Run(x.hard, t.app, t.id)
+	if err != nil {
+		return false, err
+	}
+	session, err := x.r.store.Session(x.hard, t.app, run.Session)
+	if err != nil {
+		return false, err
+	}
+	code, err := x.r.records.plugin(x.hard, x.r.store, recordKey{run.App, string(run.Plugin)})
+	if err != nil {
+		return false, err
+	}
+	x.rec, x.id = a.record, instance.ID{App: run.App, Agent: a.record.agent.ID, Key: session.Key}
+	x.script.Store(code.Kind == agent.Script)
+	if err := x.id.Check(); err != nil {
+		x.refused(t, err)
+		return false, nil
+	}
+	err = x.r.retry(x.hard, func(ctx context.Context) error {
+		turn, err := x.enter(ctx)
+		if err != nil {
+			return err
+		}
+		defer turn.Abandon()
+		live, err = x.enterLife(ctx, turn, t)
+		return err
+	})
+	return live, err
+}
+
+// enterLife reads the journal and decides what becomes of the run.
+func (x *execution) enterLife(ctx context.Context, t *durable.Turn, task *task) (live bool, err error) {
+	run, err := x.r.store.Run(ctx, task.app, task.id)
+	if err != nil {
+		return false, err
+	}
+	if run.Status != agent.Queued {
+		return false, agent.Errorf(agent.Conflict, "run %s is %s", run.ID, run.Status)
+	}
+	x.run = run
+	view, err := x.r.readView(ctx, x.id, run.ID, false)
+	if err != nil {
+		return false, err
+	}
+	now := time.Now().UTC()
+	x.mu.Lock()
+	x.view, x.entries, x.events, x.bytes, x.clock = view, nil, nil, 0, view.Clock
+	x.mu.Unlock()
+	next := run
+	next.Wait = nil
+	if run.Lives > 0 {
+		if err := t.SetAlarm(ctx, instance.AlarmEdit{Clear: true, Alarm: instance.Alarm{Name: runAlarm + string(run.ID)}}); err != nil {
+			return false, err
+		}
+	}
+	if n := view.Uncertain(func(n uint64) bool { return x.flights[n] != nil }); n != 0 {
+		c := view.Calls[n]
+		next.Status, next.Wait = agent.Uncertain, &agent.RunWait{For: "answer", Name: strings.TrimSpace(c.Name + " " + c.Text), Call: n}
+		x.tell(agent.EventRunUncertain, encode(next.Wait))
+		return false, x.change(ctx, t, run.Status, next)
+	}
+	if len(view.Crashes) > 1 {
+		next.Status, next.Ended, next.Error = agent.RunFailed, now, agent.ErrorOf(lostTooOften(view))
+		x.append(journal.Entry{Kind: journal.End, Text: next.Status.String()})
+		x.addLast(next)
+		if err := x.r.endedParent(ctx, t, next); err != nil {
+			return false, err
+		}
+		return false, x.change(ctx, t, run.Status, next)
+	}
+	x.append(x.begun(now)...)
+	x.mu.Lock()
+	x.view.Now = true
+	x.mu.Unlock()
+	next.Status, next.Lives = agent.Running, run.Lives+1
+	kind := agent.EventRunResumed
+	if run.Started.IsZero() {
+		next.Started, kind = now, agent.EventRunStarted
+	}
+	x.tell(kind, nil)
+	return true, x.change(ctx, t, run.Status, next)
+}
+
+// begun returns the entries with which a life begins.
+func (x *execution) begun(now time.Time) []journal.Entry {
+	var out []journal.Entry
+	if !x.view.Begun {
+		out = append(out, journal.Entry{Kind: journal.Begin, Seed: newSeed(), Time: now, Image: x.run.Plugin})
+	}
+	return append(out, journal.Entry{Kind: journal.Life, Count: x.view.Lives + 1})
+}
+
+func newSeed() (seed [32]byte) {
+	_, _ = io.ReadFull(cryptoRandom, seed[:]) // it never fails
+	return seed
+}
+
+func lostTooOften(v *journal.View) error {
+	return &agent.Error{
+		Kind: agent.Exhausted, Msg: "the run was lost twice in a row: " + strings.Join(v.Crashes, "; "),
+		Hint: "see what its code does there, and start the run again from a step before",
+	}
+}
+
+// change commits a turn that changes the run.
+func (x *execution) change(ctx context.Context, t *durable.Turn, from agent.RunStatus, to agent.Run) error {
+	t.Gather(x.collect)
+	if err := t.ChangeRun(ctx, instance.RunEdit{From: from, Run: to}); err != nil {
 		return err
 	}
-	err = r.retry(hard, end)
+	if err := t.Leave(ctx); err != nil {
+		return err
+	}
+	x.run = to
+	return nil
+}
+
+// live runs the code in a cell and deals with what that comes to.
+func (x *execution) live(a admission) {
+	ctx := telemetry.With(telemetry.WithTraceparent(x.ctx, x.run.Trace), slog.String("run", string(x.run.ID)))
+	x.ctx = ctx
+	j := x.r.jobOf(agent.UseRun, a.record, a.hold.Limits)
+	j.hold, j.narrow, j.clock = a.hold, x.left, x.now
+	j.Session, j.Run, j.plugin, j.function, j.input = x.run.Session, x.run.ID, x.run.Plugin, x.run.Function, x.run.Input
+	j.sinks = sinks{x.line, x.emit, x.event}
+	j.place = &place{id: x.id, turn: x.theTurn, run: x}
+	var gone func()
+	j.begun = func(done func()) { gone = done }
+	var res host.Result
+	suspended := false
+	err := x.r.inCell(ctx, j, func(ctx context.Context, c host.Call) (agent.Usage, error) {
+		var err error
+		res, err = x.call(ctx, c)
+		if suspended = x.gaveUp(res, err); suspended {
+			gone()
+			x.suspend(res)
+			x.leave()
+			x.flying.Wait() // with the door open, and what is held against quotas
+			return res.Usage, nil
+		}
+		res.Output.Body = j.secrets.Bytes(res.Output.Body)
+		return res.Usage, err
+	})
+	if !suspended {
+		x.conclude(res, err)
+	}
+}
+
+// conclude writes down how a life ended that did not wait.
+func (x *execution) conclude(res host.Result, err error) {
+	x.mu.Lock()
+	x.over = true
+	lost := x.failed
+	x.mu.Unlock()
+	cause := context.Cause(x.ctx)
+	switch {
+	case lost != nil && (errors.Is(lost, instance.ErrFenced) || errors.Is(lost, instance.ErrUnknown) || errors.Is(lost, instance.ErrGone)):
+		x.gate.Lock()
+		x.drop()
+		x.gate.Unlock()
+		x.r.log.WarnContext(x.hard, "a run was taken over, or its instance deleted", "run", x.run.ID, "error", lost)
+		return
+	case lost != nil:
+		err = lost
+	case errors.Is(cause, errStopping):
+		x.giveBack(res.Usage)
+		return
+	case cause == nil && mayTryAgain(err) && len(x.view.Crashes) == 0 && x.crashed(res.Usage, err):
+		return
+	case cause == nil && mayTryAgain(err) && len(x.view.Crashes) > 0:
+		e := *agent.AsError(err)
+		e.Kind, e.Msg = agent.Exhausted, "the run was lost twice in a row: "+strings.Join(x.view.Crashes, "; ")+"; "+e.Msg
+		err = &e
+	}
+	if err != nil && agent.KindOf(err) == agent.Internal && x.ctx.Err() == nil {
+		x.r.log.ErrorContext(x.hard, "run", "agent", x.run.Agent, "error", err)
+	}
+	x.finish(res, err, cause)
+}
+
+// mayTryAgain reports whether a life failed for what may be better the next time.
+func mayTryAgain(err error) bool {
+	e := agent.AsError(err)
+	return e != nil && (e.Kind == agent.Unavailable || e.Kind == agent.Exhausted && e.Limit == agent.LimitMemory)
+}
+
+// finish ends the run.
+func (x *execution) finish(res host.Result, err, cause error) {
+	next := x.run
+	next.Usage, next.Ended = addUsage(x.run.Usage, res.Usage), time.Now().UTC()
+	status, why := agent.Completed, err
+	x.mu.Lock()
+	terminated := x.view.Terminate
+	x.mu.Unlock()
+	switch {
+	case err != nil:
+		status, why = outcome(err, cause)
+		if terminated && status == agent.RunFailed {
+			status, why = agent.RunCancelled, errTerminated()
+		}
+	case terminated:
+		status, why = agent.RunCancelled, errTerminated()
+	default:
+		next.Output = &res.Output
+	}
+	next.Status, next.Error = status, clipped(agent.ErrorOf(why))
+	x.gate.Lock()
+	defer x.gate.Unlock()
+	defer x.drop()
+	if err != nil {
+		x.undo() // a slice that throws never was
+	}
+	err = x.write(next)
 	if err != nil && agent.KindOf(err) == agent.Invalid { // what the code returned cannot be stored
-		run.Output, rest = nil, nil
-		status, why = agent.RunFailed, err
-		err = r.retry(hard, end)
+		x.mu.Lock()
+		x.entries, x.events, x.bytes = nil, nil, 0
+		x.mu.Unlock()
+		x.undo()
+		next.Output, next.Status, next.Error = nil, agent.RunFailed, clipped(agent.ErrorOf(err))
+		err = x.write(next)
 	}
 	if err != nil {
-		r.log.ErrorContext(hard, "the end of a run could not be written", "run", run.ID, "error", err)
+		x.r.log.ErrorContext(x.hard, "the end of a run could not be written", "run", x.run.ID, "error", err)
 	}
+}
+
+// write commits the end of the run. The caller holds gate.
+func (x *execution) write(next agent.Run) error {
+	t, err := x.theTurn(context.WithoutCancel(x.hard))
+	if err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(x.hard)
+	x.append(journal.Entry{Kind: journal.End, Text: next.Status.String()})
+	x.addLast(next)
+	if err := x.r.endedParent(ctx, t, next); err != nil {
+		return err
+	}
+	if err := t.ChangeRun(ctx, instance.RunEdit{From: x.run.Status, Run: next}); err != nil {
+		return err
+	}
+	if err := x.r.retry(x.hard, t.Commit); err != nil {
+		return err
+	}
+	x.run = next
+	x.r.trimJournals(ctx, t)
+	return nil
+}
+
+// giveBack puts a run back into the queue whose process stops, as it was when it last committed.
+func (x *execution) giveBack(u agent.Usage) {
+	next := x.run
+	next.Status, next.Usage = agent.Queued, addUsage(x.run.Usage, u)
+	x.anew(next, nil)
+}
+
+// crashed puts a run back whose life ended for a reason that may go away. It reports whether it did.
+func (x *execution) crashed(u agent.Usage, why error) bool {
+	next := x.run
+	next.Status, next.Usage, next.Lost = agent.Queued, addUsage(x.run.Usage, u), x.run.Lost+1
+	return x.anew(next, &journal.Entry{Kind: journal.Crash, Count: x.view.Lives, Text: lifeText(x.run.Lives, agent.AsError(why).Msg)})
+}
+
+// anew drops what this life has not committed.
+func (x *execution) anew(next agent.Run, why *journal.Entry) bool {
+	x.gate.Lock()
+	defer x.gate.Unlock()
+	defer x.drop()
+	x.undo()
+	x.mu.Lock()
+	x.entries, x.events, x.bytes = nil, nil, 0
+	x.mu.Unlock()
+	if why != nil {
+		x.append(*why)
+	}
+	ctx := context.WithoutCancel(x.hard)
+	err := x.r.retry(x.hard, func(ctx context.Context) error {
+		t, err := x.theTurn(ctx)
+		if err == nil {
+			err = t.ChangeRun(ctx, instance.RunEdit{From: x.run.Status, Run: next})
+		}
+		if err == nil {
+			err = t.Commit(ctx)
+		}
+		if err != nil {
+			x.undo()
+		}
+		return err
+	})
+	if err != nil {
+		x.r.log.WarnContext(ctx, "a run was not put back into the queue", "run", x.run.ID, "error", err)
+		return false
+	}
+	x.run = next
+	return true
 }
 
 // outcome returns how a run ends whose call failed. What stopped the call explains more than what the call says of it.
@@ -98,69 +504,105 @@ func outcome(err, cause error) (agent.RunStatus, error) {
 	return agent.RunFailed, cause
 }
 
-// begin makes a queued run Running. That is durable before any of its code runs, so that no run is executed twice.
-func (r *Runtime) begin(hard context.Context, t *task) (run agent.Run, err error) {
-	err = r.retry(hard, func(ctx context.Context) error {
-		now := time.Now().UTC()
-		started := []agent.Event{{Kind: agent.EventRunStarted, Run: t.id, Time: now}}
-		var events []agent.Event
-		run, events, err = r.store.UpdateRun(ctx, t.app, t.id, started, func(stored *agent.Run) error {
-			if stored.Status != agent.Queued {
-				return agent.Errorf(agent.Conflict, "run %s is %s", stored.ID, stored.Status)
-			}
-			stored.Status, stored.Started = agent.Running, now
-			return nil
-		})
-		if err == nil {
-			r.feeds.publish(store.SessionLog(run.App, run.Session), events)
+func addUsage(a, b agent.Usage) agent.Usage {
+	return agent.Usage{
+		CPU: a.CPU + b.CPU, Wall: a.Wall + b.Wall, Fuel: a.Fuel + b.Fuel, Memory: max(a.Memory, b.Memory), HostCalls: a.HostCalls + b.HostCalls,
+		In: max(a.In, b.In), Out: a.Out + b.Out, Log: a.Log + b.Log,
+	}
+}
+
+// stream is the randomness of a run, and how much of it was used.
+type stream struct {
+	mu   sync.Mutex
+	from *rand.ChaCha8
+	used int64
+}
+
+func newStream(seed [32]byte, used int64) *stream {
+	s := &stream{from: rand.NewChaCha8(seed), used: used}
+	for b := make([]byte, 4096); used > 0; {
+		n, _ := s.from.Read(b[:min(used, int64(len(b)))])
+		used -= int64(n)
+	}
+	return s
+}
+
+func (s *stream) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used += int64(len(b))
+	return s.from.Read(b)
+}
+
+// end ends a run that has no cell. run is as it was read: when it has changed since, nothing is written and the error is a Conflict.
+func (r *Runtime) end(ctx context.Context, run agent.Run, status agent.RunStatus, why error) (agent.Run, error) {
+	next := run
+	next.Status, next.Error, next.Ended, next.Wait = status, clipped(agent.ErrorOf(why)), time.Now().UTC(), nil
+	if run.Lives == 0 && run.Parent == nil {
+		return r.endStored(ctx, run, next)
+	}
+	id, err := r.instanceOfRun(ctx, run)
+	if agent.KindOf(err) == agent.NotFound { // its agent was deleted
+		return r.endStored(ctx, run, next)
+	}
+	if err != nil {
+		return agent.Run{}, err
+	}
+	t, err := r.keeper.Enter(ctx, id, durable.Entry{})
+	if err != nil {
+		return agent.Run{}, err
+	}
+	defer t.Abandon()
+	if err := r.endIn(ctx, t, run, next); err != nil {
+		return agent.Run{}, err
+	}
+	if err := t.Leave(ctx); err != nil {
+		return agent.Run{}, err
+	}
+	return next, nil
+}
+
+// endIn ends it in a turn.
+func (r *Runtime) endIn(ctx context.Context, t *durable.Turn, run, next agent.Run) error {
+	log := instance.SessionLog(run.Session)
+	for _, e := range journal.Pack(run.ID, []journal.Entry{{Kind: journal.End, Text: next.Status.String()}}) {
+		if err := t.Journal(ctx, e); err != nil {
+			return err
 		}
+	}
+	if err := t.Append(ctx, log, lastEvent(next)); err != nil {
 		return err
-	})
-	return run, err
+	}
+	if err := t.SetAlarm(ctx, instance.AlarmEdit{Clear: true, Alarm: instance.Alarm{Name: runAlarm + string(run.ID)}}); err != nil {
+		return err
+	}
+	if err := r.endedParent(ctx, t, next); err != nil {
+		return err
+	}
+	return t.ChangeRun(ctx, instance.RunEdit{From: run.Status, Run: next})
 }
 
-// perform runs the code in a cell.
-func (r *Runtime) perform(ctx context.Context, run agent.Run, a admission, rec *recorder) (host.Result, error) {
-	if a.err != nil {
-		return host.Result{}, r.stats.failed(a.err)
-	}
-	j := r.jobOf(agent.UseRun, a.record, a.hold.Limits)
-	j.hold = a.hold
-	j.Session, j.Run, j.plugin, j.function, j.input = run.Session, run.ID, run.Plugin, run.Function, run.Input
-	j.sinks = sinks{rec.line, rec.emit, rec.event}
-	var res host.Result
-	err := r.inCell(ctx, j, func(ctx context.Context, c host.Call) (agent.Usage, error) {
-		var err error
-		res, err = r.cells.Call(ctx, c)
-		res.Output.Body = j.secrets.Bytes(res.Output.Body)
-		return res.Usage, err
-	})
-	if err == nil {
-		return res, nil
-	}
-	if agent.KindOf(err) == agent.Internal && ctx.Err() == nil {
-		r.log.ErrorContext(ctx, "run", "agent", run.Agent, "error", err)
-	}
-	return res, err
+// endRunOf cancels a run that has no cell, in the last turn of its instance.
+func (r *Runtime) endRunOf(ctx context.Context, t *durable.Turn, run agent.Run) error {
+	next := run
+	next.Status, next.Ended, next.Wait = agent.RunCancelled, time.Now().UTC(), nil
+	next.Error = agent.ErrorOf(agent.Errorf(agent.Cancelled, "its instance was deleted"))
+	return r.endIn(ctx, t, run, next)
 }
 
-// end writes the last events of a run together with its terminal status, and tells everybody. run is the run as it was
-// read; when it has changed since, nothing is written and the error is a Conflict.
-func (r *Runtime) end(ctx context.Context, run agent.Run, status agent.RunStatus, why error, rest []agent.Event) (agent.Run, error) {
-	was := run.Status
-	run.Status, run.Error, run.Ended = status, clipped(agent.ErrorOf(why)), time.Now().UTC()
-	rest = append(rest[:len(rest):len(rest)], lastEvent(run))
-	run, events, err := r.store.UpdateRun(ctx, run.App, run.ID, rest, func(stored *agent.Run) error {
-		if stored.Status != was {
+// endStored ends a run that has no instance.
+func (r *Runtime) endStored(ctx context.Context, was, next agent.Run) (agent.Run, error) {
+	run, events, err := r.store.UpdateRun(ctx, was.App, was.ID, []agent.Event{lastEvent(next)}, func(stored *agent.Run) error {
+		if stored.Status != was.Status {
 			return agent.Errorf(agent.Conflict, "run %s is %s", stored.ID, stored.Status)
 		}
-		*stored = run
+		*stored = next
 		return nil
 	})
 	if err != nil {
 		return agent.Run{}, err
 	}
-	r.stats.ended(status)
+	r.stats.ended(run.Status)
 	r.feeds.publish(store.SessionLog(run.App, run.Session), events)
 	r.watches.ended(run.ID)
 	return run, nil
@@ -245,6 +687,9 @@ func (r *Runtime) retry(hard context.Context, commit func(context.Context) error
 
 // passing reports whether an error of the store may go away.
 func passing(err error) bool {
+	if errors.Is(err, instance.ErrUnknown) || errors.Is(err, instance.ErrFenced) {
+		return false
+	}
 	switch agent.KindOf(err) {
 	case agent.Unavailable, agent.Internal, agent.Exhausted:
 		return true

@@ -91,6 +91,7 @@ func (r *Runtime) tell(ctx context.Context, name string, info instance.Info) (In
 	out := Instance{
 		Agent: name, Key: info.ID.Key, Created: info.Created, Updated: info.Updated, State: info.State, LogBytes: info.LogBytes,
 		Alarms: info.Alarms, Outbox: info.Outbox, Children: info.Children, Commits: info.Fence.Head, Waiting: r.keeper.Waiting(info.ID),
+		Sockets: r.sockets.Count(info.ID),
 	}
 	if info.Parent != (instance.ID{}) {
 		parent, err := r.nameOf(ctx, info.Parent)
@@ -142,6 +143,13 @@ func (r *Runtime) InspectInstance(ctx context.Context, app agent.App, name, key 
 	} else if len(code) > 0 {
 		out.Version = agent.Digest(code[0].Value.Body)
 	}
+	shared, _, err := loadShared(ctx, func(ctx context.Context, keys ...string) ([]agent.StateEntry, error) {
+		return r.keeper.Store().Load(ctx, info.ID, keys...)
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Shared = shared.State
 	children, err := r.keeper.Store().Children(ctx, info.ID, instance.ID{}, 0)
 	if err != nil {
 		return out, err
@@ -209,6 +217,7 @@ func (r *Runtime) endInstance(ctx context.Context, t *durable.Turn) error {
 			}
 		}
 	}
+	r.closeSockets(t.ID())
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (r *Runtime) receiveCall(ctx context.Context, t *durable.Turn, from instanc
 	w := r.work(rec, agent.UseTurn, m.Function, agent.Payload{Type: m.Type, Body: m.Body})
 	w.depth = m.Depth
 	reply := message{Kind: messageReply, Run: m.Run, Call: m.Call}
-	if isReserved(m.Function) {
+	if isReserved(rec.plugin, m.Function) {
 		err = agent.Errorf(agent.NotFound, "there is no method %.80q that can be called", m.Function)
 	} else {
 		res, failed := r.inTurn(ctx, t, w)

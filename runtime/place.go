@@ -9,6 +9,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/grant"
 	grantagent "github.com/skep-dev/skep/host/grant/agent"
+	"github.com/skep-dev/skep/host/grant/sql"
 	"github.com/skep-dev/skep/host/grant/state"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/store/instance"
@@ -30,6 +31,7 @@ func (r *Runtime) addInstance(handlers map[string]grant.Handler, j *job) {
 	p := j.place
 	handlers[abi.CallTurnLeave], handlers[abi.CallTurnEnter] = grant.JSON(p.leaveTurn), grant.JSON(p.enterTurn)
 	r.addSockets(handlers, j)
+	sql.Add(handlers, sqlOf{j})
 	state.AddStorage(handlers, func() agent.StateGrant { return storageBounds(j.grants()) }, storage{p})
 	handlers[abi.CallAlarmSet] = grant.JSON(func(ctx context.Context, in abi.AlarmSet) (abi.Alarm, error) {
 		t, err := p.turn(ctx)
@@ -237,6 +239,9 @@ func (r *Runtime) callFrom(ctx context.Context, j *job, to grantagent.Target, in
 		if err := r.makeChild(ctx, t, id); err != nil {
 			return agent.Payload{}, err
 		}
+	}
+	if j.place.run != nil && !to.Send {
+		return agent.Payload{}, j.place.run.callInstance(ctx, t, id, to, in, depth)
 	}
 	if to.Send {
 		return agent.Payload{}, r.post(ctx, t, id, message{Kind: messageSend, Function: to.Function, Type: in.Type, Body: in.Body, Depth: depth})

@@ -15,6 +15,7 @@ type task struct {
 	agent   string
 	session agent.SessionID
 	in      int64 // bytes of its input
+	resumed bool  // it has run before
 	gone    bool  // cancelled before its turn
 }
 

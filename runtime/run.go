@@ -130,7 +130,9 @@ func defaultFunction(p *agent.Plugin) (string, error) {
 }
 
 func taskOf(run agent.Run) *task {
-	return &task{app: run.App, id: run.ID, agent: run.Agent, session: run.Session, in: int64(len(run.Input.Body))}
+	return &task{
+		app: run.App, id: run.ID, agent: run.Agent, session: run.Session, in: int64(len(run.Input.Body)), resumed: run.Lives > 0,
+	}
 }
 
 // Cancel ends runs and returns them in the order of ids, ended. A run that ended before stays as it is. When one of the
@@ -190,7 +192,7 @@ func (r *Runtime) cancel(ctx context.Context, app agent.App, id agent.RunID) (ag
 			orphan = true
 			continue
 		}
-		run, err = r.end(ctx, run, agent.RunCancelled, errCancelled(), nil)
+		run, err = r.end(ctx, run, agent.RunCancelled, errCancelled())
 		if err != nil && agent.KindOf(err) == agent.Conflict {
 			orphan = false
 			continue

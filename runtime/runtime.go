@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	goruntime "runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -43,6 +44,7 @@ type Options struct {
 	Log       *slog.Logger   // nil means nowhere
 	Workers   int            // runs executed at once; four for each processor, at least 16
 	Grace     time.Duration  // how long runs may go on once Run is told to stop; 10 s
+	Outside   time.Duration  // how long a run at rest keeps its cell for what it has asked of others; 10 s
 	Limits    agent.Limits   // what an agent gets that asks for nothing; agent.DefaultLimits
 	MaxLimits agent.Limits   // the most an agent may ask; agent.MaxLimits
 	Packages  plugins.Limits // of uploads
@@ -76,8 +78,13 @@ type Runtime struct {
 	refusals refusals
 	stats    counters
 
-	mu     sync.Mutex
-	active map[agent.RunID]*execution
+	images  images
+	flying  sync.WaitGroup // what runs have asked of others, and commits of theirs
+	endings atomic.Int64   // of runs
+
+	mu       sync.Mutex
+	active   map[agent.RunID]*execution
+	stopping bool
 
 	disowned chan struct{} // has one when agents were deleted
 }
@@ -99,6 +106,7 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
 	opts.Limits = opts.Limits.Or(agent.DefaultLimits())
 	opts.MaxLimits = opts.MaxLimits.Or(agent.MaxLimits())
+	opts.Outside = cmp.Or(opts.Outside, 10*time.Second)
 	opts.LogLines = cmp.Or(opts.LogLines, 10_000)
 	opts.Window = cmp.Or(opts.Window, 1<<20)
 	r := &Runtime{
@@ -138,19 +146,34 @@ func (r *Runtime) Run(ctx context.Context) error {
 	work.Go(func() { r.keeper.Run(ctx) })
 	r.dispatch(ctx, hard, &work)
 
+	r.stopSoon()
 	idle := make(chan struct{})
-	go func() { work.Wait(); close(idle) }()
+	go func() { work.Wait(); r.flying.Wait(); close(idle) }()
 	grace := time.NewTimer(r.opts.Grace)
 	defer grace.Stop()
 	select {
 	case <-idle:
 	case <-grace.C:
-		stop(errInterrupted())
+		stop(errStopping)
 		<-idle
 	}
 	close(logsDone)
 	logs.Wait()
 	return nil
+}
+
+// stopSoon has runs give up their cells where they next come to rest.
+func (r *Runtime) stopSoon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = true
+	for _, x := range r.active {
+		x.mu.Lock()
+		x.stopping = true
+		x.pokeLocked()
+		x.mu.Unlock()
+		x.ask()
+	}
 }
 
 // dispatch starts queued runs, as many at once as there are workers, until ctx ends. The runs themselves end with hard.
@@ -167,7 +190,8 @@ func (r *Runtime) dispatch(ctx, hard context.Context, work *sync.WaitGroup) {
 			return
 		}
 		work.Go(func() {
-			defer func() { <-slots }()
+			free := sync.OnceFunc(func() { <-slots })
+			defer free()
 			a, wait := r.admitRun(hard, t)
 			if wait > 0 { // in no slot, and before it counts as begun
 				r.queue.later(t)
@@ -177,8 +201,9 @@ func (r *Runtime) dispatch(ctx, hard context.Context, work *sync.WaitGroup) {
 				})
 				return
 			}
-			defer r.queue.done(t)
-			r.execute(hard, t, a)
+			leave := sync.OnceFunc(func() { r.queue.done(t); free() })
+			defer leave()
+			r.execute(hard, t, a, leave)
 		})
 	}
 }

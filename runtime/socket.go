@@ -152,6 +152,12 @@ func (r *Runtime) closeSockets(id instance.ID) {
 	r.sockets.Close(func(c *sockets.Conn) bool { return c.Instance == id }, closeDeleted, "the instance was deleted")
 }
 
+// closeAgentSockets closes those of all instances of agents that were deleted.
+func (r *Runtime) closeAgentSockets(app agent.App, ids []agent.AgentID) {
+	r.sockets.Close(func(c *sockets.Conn) bool { return c.Instance.App == app && slices.Contains(ids, c.Instance.Agent) },
+		closeDeleted, "the agent was deleted")
+}
+
 // CloseSockets closes the connections that were opened with a token.
 func (r *Runtime) CloseSockets(tokens ...agent.TokenID) {
 	r.sockets.Close(func(c *sockets.Conn) bool { return slices.Contains(tokens, c.Token) }, ws.Policy, "the token was deleted")

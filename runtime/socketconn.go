@@ -20,6 +20,9 @@ const (
 	inboxBytes    = 2 << 20 // the same in bytes; one message always may
 )
 
+// MaxSocketFrame is the most bytes of a client's frame: those of a message, and what is around a shared state.
+const MaxSocketFrame = sockets.MaxMessage + 1<<10
+
 // SocketRequest asks for a connection with an instance, which is made when it is not there.
 type SocketRequest struct {
 	Agent, Key string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
@@ -48,19 +49,15 @@ func (k *Socket) open(ctx context.Context) {
 // refusal is how a connection is closed whose onConnect has thrown: with the code from 4000 to 4999 that the message begins with, when
 // it does.
 func refusal(msg string) (code int, reason string) {
+	msg = strings.TrimPrefix(msg, "Error: ")
 	if len(msg) >= 4 {
-		if n, err := strconv.Atoi(msg[:4]); err == nil && n >= 4000 && n <= 4999 && (len(msg) == 4 || msg[4] == ' ' || msg[4] == ':') {
-			return n, ws.Clip(trimSpaces(msg[4:]))
+		n, err := strconv.Atoi(msg[:4])
+		rest := strings.TrimLeft(msg[4:], ": ")
+		if err == nil && n >= 4000 && n <= 4999 && (len(msg) == 4 || len(rest) < len(msg)-4) {
+			return n, rest
 		}
 	}
-	return ws.Failed, ws.Clip(msg)
-}
-
-func trimSpaces(s string) string {
-	for s != "" && (s[0] == ' ' || s[0] == ':') {
-		s = s[1:]
-	}
-	return s
+	return ws.Failed, msg
 }
 
 func (k *Socket) connect(ctx context.Context) error {
@@ -160,6 +157,8 @@ func (k *Socket) take(ctx context.Context, m ws.Message) {
 	in, ours := sockets.Parse(m)
 	switch {
 	case err != nil:
+	case !ours && len(m.Data) > sockets.MaxMessage:
+		k.conn.Close(ws.TooBig, "a message may have 1 MiB")
 	case !ours:
 		err = k.message(ctx, rec, m)
 	case in.Hello != nil:
@@ -349,7 +348,7 @@ func (k *Socket) call(ctx context.Context, rec record, in *abi.RPC) {
 }
 
 func (k *Socket) callMethod(ctx context.Context, rec record, in *abi.RPC) (abi.Raw, error) {
-	if isReserved(in.Method) || !slices.Contains(rec.plugin.Exports, in.Method) {
+	if isReserved(rec.plugin, in.Method) || !slices.Contains(rec.plugin.Exports, in.Method) {
 		return nil, agent.Errorf(agent.NotFound, "there is no method %.80q", in.Method)
 	}
 	w := k.r.work(rec, agent.UseTurn, in.Method, agent.Payload{})

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/runtime/durable"
 )
 
 // Stats is what the runtime counted since it was made, and what is going on now.
@@ -23,6 +24,7 @@ type Stats struct {
 	Listeners    int   // now
 	LogsFollowed int   // logs that have a listener now
 	LogReads     int64 // reads of the store for listeners
+	Durable      durable.Stats
 }
 
 // Egress is what agents' outbound requests came to.
@@ -101,6 +103,7 @@ func (r *Runtime) Stats() Stats {
 		s.Runs[st] = r.stats.runs[st].Load()
 	}
 	s.LogsFollowed, s.Listeners, s.LogReads = r.feeds.figures()
+	s.Durable = r.keeper.Stats()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.RunsActive = len(r.active)

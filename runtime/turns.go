@@ -13,6 +13,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/runtime/durable"
+	"github.com/skep-dev/skep/runtime/sqldb"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/instance"
 )
@@ -33,8 +34,10 @@ const (
 	onAlarm   = "onAlarm"   // for alarms that name no method
 )
 
-// isReserved reports whether only the host calls a function.
-func isReserved(function string) bool { return abi.Reserved(function) || abi.Handler(function) }
+// isReserved reports whether only the host calls a function of the code.
+func isReserved(p *agent.Plugin, function string) bool {
+	return abi.Reserved(function) || abi.Handler(function) || p.Kind != agent.Script && abi.HandlerOf(function) != ""
+}
 
 // handlerOf returns the export that handles what the host calls by itself, and whether the code has one. Modules may name it as
 // their language likes.
@@ -56,13 +59,14 @@ type place struct {
 	id   instance.ID
 	turn func(context.Context) (*durable.Turn, error) // of the moment: a run has one after the other
 	seat *seat                                        // of a call that may leave its turn and enter again; else nil
+	run  *execution                                   // of a run; else nil
 
 	socket *socketWork // what a client asked for by a connection, else nil
 }
 
 // gate commits what the instance has changed, before something leaves that may depend on it.
 func (p *place) gate(ctx context.Context) error {
-	if p == nil {
+	if p == nil || p.run != nil { // a run has done so before the call comes here
 		return nil
 	}
 	t, err := p.turn(ctx)
@@ -74,13 +78,19 @@ func (p *place) gate(ctx context.Context) error {
 
 // memory is what is kept of an instance between its turns.
 type memory struct {
-	code agent.Digest // that its newest turn ran
-	db   *database    // its SQL, once that was used
+	code agent.Digest  // that its newest turn ran
+	db   *sqldb.DB     // its SQL, once that was used
+	turn *durable.Turn // that uses it, or did last
 
 	sharing atomic.Pointer[sharing] // of its newest turn that had to do with the shared state
 }
 
-func (m *memory) Close() error { return m.db.close() }
+func (m *memory) Close() error {
+	if m.db == nil {
+		return nil
+	}
+	return m.db.Close()
+}
 
 func memoryOf(t *durable.Turn) *memory {
 	m, ok := t.Memo().(*memory)
@@ -195,9 +205,6 @@ func (r *Runtime) runIn(ctx context.Context, t *durable.Turn, w work, at *place)
 		res.Output.Body = j.secrets.Bytes(res.Output.Body)
 		return res.Usage, err
 	})
-	if db := memoryOf(t).db; db != nil && err == nil {
-		err = db.endTurn(ctx)
-	}
 	return res, err
 }
 
@@ -220,12 +227,12 @@ func (r *Runtime) callInstance(ctx context.Context, app agent.App, req InstanceC
 	if req.Function == "" {
 		return host.Result{}, r.stats.failed(agent.Errorf(agent.Invalid, "a call must name a method"))
 	}
-	if isReserved(req.Function) {
-		return host.Result{}, r.stats.failed(agent.Errorf(agent.NotFound, "there is no method %.80q that can be called: the host calls it itself", req.Function))
-	}
 	id, rec, err := r.instanceOf(ctx, app, req.Agent, req.Key)
 	if err != nil {
 		return host.Result{}, r.stats.failed(err)
+	}
+	if isReserved(rec.plugin, req.Function) {
+		return host.Result{}, r.stats.failed(agent.Errorf(agent.NotFound, "there is no method %.80q that can be called: the host calls it itself", req.Function))
 	}
 	w := r.work(rec, agent.UseTurn, req.Function, req.Input)
 	if err := req.Limits.Check(w.limits); err != nil {
@@ -284,11 +291,15 @@ func (r *Runtime) turn(ctx context.Context, id instance.ID, w work, once string)
 func (r *Runtime) enter(ctx context.Context, id instance.ID, e durable.Entry, limits agent.Limits) (*durable.Turn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Wall, agent.Exceeded(agent.LimitWall, "instance %q was busy with other calls for %v", id.Key, limits.Wall))
 	defer cancel()
+	ctx, span := r.opts.Tracer.Start(ctx, "enter")
+	defer span.End()
 	return r.keeper.Enter(ctx, id, e)
 }
 
 // leave commits a turn, and says what it means when that cannot be.
 func (r *Runtime) leave(ctx context.Context, t *durable.Turn) error {
+	ctx, span := r.opts.Tracer.Start(ctx, "commit")
+	defer span.End()
 	err := t.Leave(ctx)
 	if errors.Is(err, instance.ErrFenced) || errors.Is(err, instance.ErrGone) {
 		return agent.Wrap(agent.Unavailable, err, "the instance was taken over or deleted meanwhile, and nothing was changed")
@@ -300,7 +311,7 @@ func quoted(s string) string { return string(encode(s)) }
 
 // callable lists what clients can call.
 func callable(p *agent.Plugin) []string {
-	return slices.DeleteFunc(slices.Clone(p.Exports), isReserved)
+	return slices.DeleteFunc(slices.Clone(p.Exports), func(name string) bool { return isReserved(p, name) })
 }
 
 // committed shows what a commit of an instance has added to logs, and what it did to runs.

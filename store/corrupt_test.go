@@ -72,6 +72,11 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	waiting := addRun(t, s, addSession(t, s, "a"))
+	_, _, err = s.UpdateRun(ctx, app, waiting.ID, events(1), func(r *agent.Run) error { r.Status = agent.Waiting; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	addSecret(t, s, "secret")
 	if err := s.PutToken(ctx, agent.Token{ID: "T1", Name: "n"}, [32]byte{1}, store.Once{Scope: "t", Key: "k"}); err != nil {
 		t.Fatal(err)
@@ -137,9 +142,10 @@ func TestReadersMissWhatIsLost(t *testing.T) {
 	s := fullStore(t, db)
 	ctx := t.Context()
 	runs, _, err := s.Runs(ctx, app, store.RunFilter{}, agent.Page{})
-	if err != nil || len(runs) != 2 {
+	if err != nil || len(runs) != 3 {
 		t.Fatal(runs, err)
 	}
+	waiting, runs := runs[0], runs[1:]
 	se := runs[0].Session
 	log := store.SessionLog(app, se)
 	events := "log/session/default/" + string(se) + "/event/"
@@ -178,6 +184,7 @@ func TestReadersMissWhatIsLost(t *testing.T) {
 		{"log/journal/" + of + "/R/head", readJournal},
 		{"log/journal/" + of + "/R/event/0000000000000001", readJournal},
 		{"log/journal/" + of + "/R/event/0000000000000002", readJournal},
+		{"log/journal/" + of + "/R/head", func() error { _, err := in.Journals(ctx, k1, "", 0); return err }},
 		{"state/instance/" + of + "/head", func() error { _, err := in.Load(ctx, k1, "none"); return err }},
 		{"state/instance/" + of + "/head", func() error { return commit(instance.Batch{State: []agent.StateEdit{set("new", "")}}) }},
 		{"inst-part/" + of + "/alarm/a.2f~c3~a9", due},
@@ -205,7 +212,11 @@ func TestReadersMissWhatIsLost(t *testing.T) {
 		{"rec/sessions/default/" + string(se), func() error { _, err := s.Session(ctx, app, se); return err }},
 		{"rec/runs/default/" + string(runs[0].ID), func() error { _, err := s.Run(ctx, app, runs[0].ID); return err }},
 		{"rec/runs/default/" + string(runs[1].ID), func() error { _, err := s.Unfinished(ctx); return err }},
-		{"ord/runs/default/0000000000000002", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, one); return err }},
+		{"rec/runs/default/" + string(waiting.ID), func() error {
+			_, _, err := s.Runs(ctx, app, store.RunFilter{Status: agent.Waiting}, one)
+			return err
+		}},
+		{"ord/runs/default/0000000000000003", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, one); return err }},
 		{"ord/runs/default/0000000000000001", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, agent.Page{}); return err }},
 		{"head/runs/default", func() error { _, _, err := s.Runs(ctx, app, store.RunFilter{}, agent.Page{}); return err }},
 		{"state/agent/default/" + string(a.ID) + "/head", func() error { _, err := s.State(ctx, state, "none"); return err }},

@@ -26,3 +26,17 @@ type Key = key
 
 // Encode undoes DecodeRow.
 func Encode(r row) []byte { return r.encode() }
+
+// FirstHead returns the head of an instance as it was written first: all of it JSON.
+func FirstHead(fields []byte, batch [16]byte) []byte {
+	return row{fields: fields, bodies: []body{{here: batch[:]}}}.encode()
+}
+
+// Rehead reads the head of an instance and writes it.
+func Rehead(payload []byte) ([]byte, error) {
+	h, err := parseInstHead("inst/x", payload)
+	if err != nil {
+		return nil, err
+	}
+	return h.encode(), nil
+}

@@ -18,8 +18,8 @@ import (
 	"github.com/skep-dev/skep/store/pebblekv"
 )
 
-// BenchmarkInstance commits the head, 256 bytes of state, an event of 1 KB and an alarm, each writer to its own instance. Beside it
-// stands BenchmarkCommit, which only appends such an event.
+// BenchmarkInstance commits the head, 256 bytes of state, an event of 1 KB, an alarm and an entry of 256 bytes in a journal, each writer to
+// its own instance. Beside it stands BenchmarkCommit, which only appends such an event.
 func BenchmarkInstance(b *testing.B) {
 	for _, kind := range []string{"badger", "pebble", "mem"} {
 		for _, writers := range []int{1, 64} {
@@ -64,8 +64,9 @@ func commitTurns(b *testing.B, in *store.Instances, id instance.ID, f instance.F
 	for n := left.Add(-1); n >= 0; n = left.Add(-1) {
 		res, err := in.Commit(context.Background(), id, f, &instance.Batch{
 			ID: instance.NewBatchID(), State: []agent.StateEdit{set("k", value)},
-			Events: []instance.Append{{Log: instance.OwnLog("l"), Event: agent.Event{Kind: agent.EventEmit, Data: data}}},
-			Alarms: []instance.AlarmEdit{{Alarm: instance.Alarm{Name: "a", At: epoch}}},
+			Events:  []instance.Append{{Log: instance.OwnLog("l"), Event: agent.Event{Kind: agent.EventEmit, Data: data}}},
+			Alarms:  []instance.AlarmEdit{{Alarm: instance.Alarm{Name: "a", At: epoch}}},
+			Journal: []instance.Entry{{Run: "R", Data: []byte(value)}},
 		})
 		if err != nil {
 			b.Error(err)

@@ -56,9 +56,11 @@ func (c *turn) prepare() (err error) {
 	}
 	for _, e := range c.b.Journal {
 		blobs = append(blobs, e.Blobs...)
-		fields, err := json.Marshal(e)
-		if err != nil {
-			return agent.Wrap(agent.Invalid, err, "an entry of a journal cannot be written as JSON")
+		fields := []byte("{}")
+		if len(e.Blobs) > 0 {
+			if fields, err = json.Marshal(e); err != nil {
+				return agent.Wrap(agent.Invalid, err, "an entry of a journal cannot be written as JSON")
+			}
 		}
 		c.journal = append(c.journal, prepared{payload: row{fields: fields, bodies: []body{{here: e.Data}}}.encode()})
 	}
@@ -90,11 +92,16 @@ func (c *turn) run(t *tx, f instance.Fence) (res instance.Result, err error) {
 	}
 	h.Head++
 	if c.b.Snapshot != nil {
-		h.Snapshot = *c.b.Snapshot
+		more, err := h.more(instKey(c.id))
+		if err == nil {
+			more.Snapshot = *c.b.Snapshot
+			err = h.setMore(more)
+		}
+		if err != nil {
+			return res, err
+		}
 	}
-	if err := t.putInst(c.id, h); err != nil {
-		return res, err
-	}
+	t.putInst(c.id, h)
 	return c.result(h)
 }
 

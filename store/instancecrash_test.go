@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/internal/crashtest"
+	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/instance"
 )
 
@@ -51,7 +52,7 @@ func turns(ctx context.Context, in instance.Store, id instance.ID, acknowledged 
 	}
 	f := info.Fence
 	for n := int(f.Head) + 1; ; n++ {
-		b := turnOf(id, n)
+		b := withRun(turnOf(id, n), id, n)
 		b.Events[0].Event.Data = fmt.Append(nil, n)
 		if n > 1 {
 			b.Alarms = append(b.Alarms, instance.AlarmEdit{Clear: true, Alarm: instance.Alarm{Name: fmt.Sprint(n - 1)}})
@@ -68,7 +69,7 @@ func turns(ctx context.Context, in instance.Store, id instance.ID, acknowledged 
 }
 
 // Instances whose process is killed again and again have every turn that was acknowledged, at most one each that was not, and
-// none by half: state, log, journal, alarm, outbox and inbox are at the same turn.
+// none by half: state, logs, journal, alarm, outbox, inbox and runs are at the same turn.
 func TestInstanceCrash(t *testing.T) {
 	dir := t.TempDir()
 	s, done := reopen(t, dir)
@@ -88,7 +89,7 @@ func TestInstanceCrash(t *testing.T) {
 		})
 		s, done := reopen(t, dir)
 		for w := range crashOwners {
-			acked[w] = wholeTurns(t, s.Instances(), crashID(a, w), acked[w])
+			acked[w] = wholeTurns(t, s, crashID(a, w), acked[w])
 		}
 		if err := s.Verify(t.Context()); err != nil {
 			t.Error(err)
@@ -98,9 +99,9 @@ func TestInstanceCrash(t *testing.T) {
 }
 
 // wholeTurns checks that an instance is at turn n or the one after, in all its parts, and returns which.
-func wholeTurns(t *testing.T, in instance.Store, id instance.ID, n int) int {
+func wholeTurns(t *testing.T, s *store.Store, id instance.ID, n int) int {
 	t.Helper()
-	ctx := t.Context()
+	ctx, in := t.Context(), s.Instances()
 	info, err := in.Info(ctx, id)
 	if errors.Is(err, instance.ErrGone) && n == 0 {
 		return 0
@@ -138,6 +139,19 @@ func wholeTurns(t *testing.T, in instance.Store, id instance.ID, n int) int {
 	}
 	if seq := must(in.Received(ctx, id, id))(t); info.Outbox != 1 || head > 1 && seq != 1<<32+int64(head-1) {
 		t.Errorf("%d messages, mark %d at turn %d", info.Outbox, seq, head)
+	}
+	queued := must(in.ReadLog(ctx, id, instance.SessionLog(agent.SessionID("S-"+id.Key)), 0, 0))(t)
+	if len(queued) != head || queued[head-1].Run != turnRun(id, head) {
+		t.Errorf("%d events of the session at turn %d", len(queued), head)
+	}
+	if run := must(s.Run(ctx, app, turnRun(id, head)))(t); run.Status != agent.Queued || run.FirstSeq != int64(head) {
+		t.Errorf("run %+v at turn %d", run, head)
+	}
+	if head > 1 && must(s.Run(ctx, app, turnRun(id, head-1)))(t).Status != agent.Completed {
+		t.Errorf("the run before has not ended at turn %d", head)
+	}
+	if _, err := s.Run(ctx, app, turnRun(id, head+1)); agent.KindOf(err) != agent.NotFound {
+		t.Errorf("a run after turn %d: %v", head, err)
 	}
 	return head
 }

@@ -45,7 +45,8 @@ func (in *Instances) Trim(ctx context.Context, id instance.ID, f instance.Fence,
 				t.del(l.headKey())
 				h.Logs--
 			}
-			return t.putInst(id, h)
+			t.putInst(id, h)
+			return nil
 		})
 		if err != nil {
 			return err
@@ -86,7 +87,8 @@ func (in *Instances) Delete(ctx context.Context, id instance.ID, f instance.Fenc
 		}
 		h.Gone = true
 		t.put(instGone(id), nil)
-		return t.putInst(id, h)
+		t.putInst(id, h)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -254,7 +256,8 @@ func (t *tx) dropPart(id instance.ID, step dropStep) error {
 		}
 	}
 	if len(step.parts) > 0 || step.log != nil {
-		return t.putInst(id, h)
+		t.putInst(id, h)
+		return nil
 	}
 	if !step.last {
 		return t.dropEntries(instanceState(id), step.state)

@@ -20,19 +20,22 @@ import (
 )
 
 // whole returns what is seen of an instance.
-func whole(t *testing.T, in instance.Store, id instance.ID) []any {
+func whole(t *testing.T, s *store.Store, id instance.ID) []any {
 	t.Helper()
-	ctx := t.Context()
+	ctx, in := t.Context(), s.Instances()
 	state, _, err := in.Scan(ctx, id, agent.StateRange{})
 	events, err2 := in.ReadLog(ctx, id, instance.OwnLog("l"), 0, 0)
 	entries, err3 := in.ReadJournal(ctx, id, "R", 0, 0)
 	alarms, err4 := in.Alarms(ctx, id, "", 0)
 	due, err5 := in.Due(ctx, time.Now(), "", 0)
 	out, _, err6 := in.Outgoing(ctx, "", 0)
-	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
+	runs, _, err7 := s.Runs(ctx, app, store.RunFilter{}, agent.Page{})
+	live, err8 := s.Unfinished(ctx)
+	sessions, _, err9 := s.Sessions(ctx, app, "a", agent.Page{})
+	if err := errors.Join(err, err2, err3, err4, err5, err6, err7, err8, err9); err != nil {
 		t.Fatal(err)
 	}
-	return []any{state, events, entries, alarms, due.Alarms, out}
+	return []any{state, events, entries, alarms, due.Alarms, out, runs, live, sessions}
 }
 
 // turnOf has a part of each kind.
@@ -44,6 +47,26 @@ func turnOf(id instance.ID, n int) *instance.Batch {
 		Alarms:  []instance.AlarmEdit{{Alarm: instance.Alarm{Name: fmt.Sprint(n), At: epoch}}},
 		Outbox:  []instance.Send{{To: id, Data: fmt.Append(nil, n)}},
 	}
+}
+
+func turnRun(id instance.ID, n int) agent.RunID {
+	return agent.RunID(fmt.Sprintf("R-%s-%06d", id.Key, n))
+}
+
+// withRun adds a run to the nth turn, in a session that the first one makes, and ends the run of the turn before.
+func withRun(b *instance.Batch, id instance.ID, n int) *instance.Batch {
+	se := agent.SessionID("S-" + id.Key)
+	made := instance.RunEdit{Run: agent.Run{App: app, ID: turnRun(id, n), Session: se}}
+	if n == 1 {
+		made.Session = &agent.Session{App: app, ID: se, Key: id.Key}
+	} else {
+		b.Runs = append(b.Runs, instance.RunEdit{From: agent.Queued, Run: agent.Run{App: app, ID: turnRun(id, n-1), Status: agent.Completed}})
+	}
+	b.Runs = append(b.Runs, made)
+	b.Events = append(b.Events, instance.Append{
+		Log: instance.SessionLog(se), Event: agent.Event{Kind: agent.EventRunQueued, Run: made.Run.ID, Data: fmt.Append(nil, n)},
+	})
+	return b
 }
 
 // A commit whose every operation on the database fails in every way is there whole or not at all, the error says which or that it
@@ -85,9 +108,9 @@ func instanceFault(t *testing.T, kind faultkv.Kind, n int, f faultkv.Fault) (don
 	in := s.Instances()
 	id := instance.ID{App: app, Agent: addAgent(t, s, "a").ID, Key: "k"}
 	at := must(in.Acquire(ctx, id, instance.ID{}))(t).Fence
-	at = must(in.Commit(ctx, id, at, turnOf(id, 1)))(t).Fence
-	before := whole(t, in, id)
-	b := turnOf(id, 2)
+	at = must(in.Commit(ctx, id, at, withRun(turnOf(id, 1), id, 1)))(t).Fence
+	before := whole(t, s, id)
+	b := withRun(turnOf(id, 2), id, 2)
 	seen = 0
 	res, err := in.Commit(ctx, id, at, b)
 	reached := seen >= n
@@ -118,7 +141,7 @@ func instanceFault(t *testing.T, kind faultkv.Kind, n int, f faultkv.Fault) (don
 			t.Fatalf("%d/%d %+v: %v, but it %s", kind, n, f, err, out)
 		}
 		if out == instance.NotLanded {
-			if d := cmp.Diff(before, whole(t, in, id), cmpopts.EquateEmpty()); d != "" {
+			if d := cmp.Diff(before, whole(t, s, id), cmpopts.EquateEmpty()); d != "" {
 				t.Fatalf("%d/%d %+v left something:\n%s", kind, n, f, d)
 			}
 			if _, err := in.Commit(ctx, id, at, b); !errors.Is(err, instance.ErrFenced) {
@@ -127,7 +150,7 @@ func instanceFault(t *testing.T, kind faultkv.Kind, n int, f faultkv.Fault) (don
 			must(in.Commit(ctx, id, now, b))(t)
 		}
 	}
-	for i, part := range whole(t, in, id) {
+	for i, part := range whole(t, s, id) {
 		if want, got := 2, len(fmt.Sprintf("%v", part)); i > 0 && got == want {
 			t.Fatalf("part %d is empty", i)
 		}

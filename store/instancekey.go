@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -147,4 +148,19 @@ func parseNumbers(k key, b []byte, into ...*int64) error {
 		}
 	}
 	return nil
+}
+
+// Instance returns the instance that what is damaged belongs to, if it is a part of one.
+func (e *CorruptError) Instance() (id instance.ID, ok bool) {
+	for _, prefix := range []string{
+		prefixInst, prefixInstPart, prefixInstGone, prefixLog + instanceLog.String() + "/", prefixLog + journalLog.String() + "/",
+		prefixState + instanceOwner.String() + "/",
+	} {
+		if strings.HasPrefix(e.What, prefix) {
+			id, _, err := parseInst(key(e.What), prefix)
+			return id, err == nil
+		}
+	}
+	_, id, _, err := parseDue(key(e.What))
+	return id, err == nil
 }

@@ -80,7 +80,7 @@ func (in *Instances) Journals(ctx context.Context, id instance.ID, after agent.R
 		if _, err := openInst(snap, snap, id); err != nil {
 			return err
 		}
-		for len(out) < limit {
+		for len(out) < limit && ctx.Err() == nil {
 			from, next := prefix, agent.RunID("")
 			if after != "" {
 				from += key(after) + "0" // behind the slash that follows it

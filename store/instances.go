@@ -16,57 +16,10 @@ var _ instance.Store = (*Instances)(nil)
 // Instances returns the store's instances.
 func (s *Store) Instances() *Instances { return &Instances{s} }
 
-// instHead is what is known of an instance as a whole.
-type instHead struct {
-	Epoch   int64     `json:"epoch"`
-	Head    int64     `json:"head"`
-	Birth   int64     `json:"birth"` // epoch in which it was made
-	Parent  *peer     `json:"parent,omitempty"`
-	Created time.Time `json:"created"`
-	Updated time.Time `json:"updated"`
-	Gone    bool      `json:"gone,omitempty"`
-
-	Batch instance.BatchID `json:"-"` // the newest: body 0
-	Void  bool             `json:"void,omitempty"`
-	Ends  ends             `json:"ends,omitzero"`
-
-	Logs     int64             `json:"logs,omitempty"` // own logs and journals
-	LogBytes int64             `json:"log_bytes,omitempty"`
-	Alarms   int64             `json:"alarms,omitempty"`
-	Outbox   int64             `json:"outbox,omitempty"`
-	Children int64             `json:"children,omitempty"`
-	Marks    int64             `json:"marks,omitempty"` // senders and receivers that it knows
-	Snapshot instance.Snapshot `json:"snapshot,omitzero"`
-}
-
 // peer names another instance of the same app.
 type peer struct {
 	Agent agent.AgentID `json:"agent"`
 	Key   string        `json:"key"`
-}
-
-// ends is where the newest batch left each log, journal and pair that it added to, in the order in which it names them.
-type ends struct {
-	Events  []int64 `json:"e,omitempty"`
-	Journal []int64 `json:"j,omitempty"`
-	Outbox  []int64 `json:"o,omitempty"`
-}
-
-func (h instHead) fence() instance.Fence { return instance.Fence{Epoch: h.Epoch, Head: h.Head} }
-
-func parseInstHead(k key, payload []byte) (h instHead, err error) {
-	r, err := parse(k, payload, &h)
-	if err != nil {
-		return h, err
-	}
-	if len(r.bodies) != 1 || len(r.bodies[0].here) != len(h.Batch) {
-		return h, corrupt(k, "%v", errShort)
-	}
-	copy(h.Batch[:], r.bodies[0].here)
-	if h.Epoch < h.Birth || h.Birth < 1 || h.Head < 0 || min(h.Logs, h.LogBytes, h.Alarms, h.Outbox, h.Children, h.Marks) < 0 {
-		return h, corrupt(k, "epoch %d of %d with %d commits is no instance", h.Epoch, h.Birth, h.Head)
-	}
-	return h, nil
 }
 
 func findInst(g getter, id instance.ID) (h instHead, found bool, err error) {
@@ -79,9 +32,7 @@ func findInst(g getter, id instance.ID) (h instHead, found bool, err error) {
 	return h, err == nil, err
 }
 
-func (t *tx) putInst(id instance.ID, h instHead) error {
-	return t.save(instKey(id), 0, h, body{here: h.Batch[:]})
-}
+func (t *tx) putInst(id instance.ID, h instHead) { t.put(instKey(id), h.encode()) }
 
 // openInst reads the head of an instance that a caller names. below is a snapshot, in which one that lost its head still has parts.
 func openInst(g getter, below snapshot, id instance.ID) (h instHead, err error) {
@@ -158,19 +109,21 @@ func (t *tx) acquire(id, parent instance.ID, now time.Time) (info instance.Info,
 	if err != nil {
 		return info, err
 	}
-	if parent != (instance.ID{}) && (h.Parent == nil || *h.Parent != peer{parent.Agent, parent.Key}) {
+	more, err := h.more(instKey(id))
+	if err != nil {
+		return info, err
+	}
+	if parent != (instance.ID{}) && (more.Parent == nil || *more.Parent != peer{parent.Agent, parent.Key}) {
 		return info, instance.NotChild(id, parent)
 	}
 	h.Epoch, h.Updated = h.Epoch+1, now
-	if err := t.putInst(id, h); err != nil {
-		return info, err
-	}
+	t.putInst(id, h)
 	return infoOf(t, id, h)
 }
 
 // makeInst returns the head of a new instance, whose first epoch is the next one.
 func (t *tx) makeInst(id, parent instance.ID, now time.Time) (h instHead, err error) {
-	h = instHead{Created: now}
+	more := instMore{Created: now}
 	if parent != (instance.ID{}) {
 		if parent.App != id.App {
 			return h, instance.NotChild(id, parent)
@@ -183,7 +136,7 @@ func (t *tx) makeInst(id, parent instance.ID, now time.Time) (h instHead, err er
 		} else if !found {
 			return h, instance.NotChild(id, parent)
 		}
-		h.Parent = &peer{parent.Agent, parent.Key}
+		more.Parent = &peer{parent.Agent, parent.Key}
 	}
 	a, _, err := instAgentOf(t, t.below.snapshot, id.App, id.Agent)
 	if err != nil {
@@ -192,7 +145,7 @@ func (t *tx) makeInst(id, parent instance.ID, now time.Time) (h instHead, err er
 	h.Epoch, h.Head, h.Birth = a.epoch, a.head, a.epoch+1
 	a.count++
 	t.putInstAgent(id.App, id.Agent, a)
-	return h, nil
+	return h, h.setMore(more)
 }
 
 // hasAgent returns ErrGone unless the agent of an instance is there.
@@ -227,12 +180,16 @@ func (t *tx) putInstAgent(app agent.App, id agent.AgentID, a instAgent) {
 }
 
 func infoOf(g getter, id instance.ID, h instHead) (instance.Info, error) {
-	info := instance.Info{
-		ID: id, Fence: h.fence(), Created: h.Created, Updated: h.Updated, LogBytes: h.LogBytes,
-		Alarms: h.Alarms, Outbox: h.Outbox, Children: h.Children, Snapshot: h.Snapshot,
+	more, err := h.more(instKey(id))
+	if err != nil {
+		return instance.Info{}, err
 	}
-	if h.Parent != nil {
-		info.Parent = instance.ID{App: id.App, Agent: h.Parent.Agent, Key: h.Parent.Key}
+	info := instance.Info{
+		ID: id, Fence: h.fence(), Created: more.Created, Updated: h.Updated, LogBytes: h.LogBytes,
+		Alarms: h.Alarms, Outbox: h.Outbox, Children: h.Children, Snapshot: more.Snapshot,
+	}
+	if more.Parent != nil {
+		info.Parent = instance.ID{App: id.App, Agent: more.Parent.Agent, Key: more.Parent.Key}
 	}
 	k := instanceState(id).headKey()
 	b, found, err := g.get(k)
@@ -261,9 +218,7 @@ func (in *Instances) Resolve(ctx context.Context, id instance.ID, f instance.Fen
 		case h.fence() == f: // what is still on its way meets another fence
 			o = instance.NotLanded
 			h.Head, h.Batch, h.Void, h.Ends = h.Head+1, batch, true, ends{}
-			if err := t.putInst(id, h); err != nil {
-				return err
-			}
+			t.putInst(id, h)
 		default:
 			return instance.Fenced(id, f, h.fence())
 		}

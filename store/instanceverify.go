@@ -35,7 +35,11 @@ func (v verifier) instHeads() error {
 		if _, err := mustGet(v.snap, instAgentKey(id.App, id.Agent)); err != nil {
 			return err
 		}
-		if err := v.blobs(k, h.Snapshot.Blobs); err != nil {
+		more, err := h.more(k)
+		if err == nil {
+			err = v.blobs(k, more.Snapshot.Blobs)
+		}
+		if err != nil {
 			return err
 		}
 		there, err := v.instParts(id)

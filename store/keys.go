@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -81,18 +80,18 @@ const (
 	keyCommit key = "meta/commit"
 	keyVault  key = "meta/vault"
 
-	keyUsageMark   key = "usage/mark"
-	prefixUsageRow     = "usage/row/"
-	prefixUsageUse     = "usage/use/"
+	keyUsageMark key = "usage/mark"
+	keyInstDue   key = "inst-mark/due"
+	keyInstOut   key = "inst-mark/out"
 
-	keyInstDue      key = "inst-mark/due"
-	keyInstOut      key = "inst-mark/out"
-	prefixInst          = "inst/"
-	prefixInstPart      = "inst-part/"
-	prefixInstAgent     = "inst-agent/"
-	prefixInstGone      = "inst-gone/"
-	prefixInstDue       = "inst-due/"
-	prefixInstOut       = "inst-out/"
+	prefixUsageRow  = "usage/row/"
+	prefixUsageUse  = "usage/use/"
+	prefixInst      = "inst/"
+	prefixInstPart  = "inst-part/"
+	prefixInstAgent = "inst-agent/"
+	prefixInstGone  = "inst-gone/"
+	prefixInstDue   = "inst-due/"
+	prefixInstOut   = "inst-out/"
 
 	prefixHead      = "head/"
 	prefixOrd       = "ord/"
@@ -180,9 +179,31 @@ func onceUntilKey(unix int64, hash [32]byte) key {
 	return prefixOnceUntil + number(unix) + "/" + key(hex.EncodeToString(hash[:]))
 }
 
-func join(prefix string, parts ...string) key { return key(prefix + strings.Join(parts, "/")) }
+func join(prefix string, parts ...string) key {
+	n := len(prefix) + len(parts)
+	for _, p := range parts {
+		n += len(p)
+	}
+	var b strings.Builder
+	b.Grow(n)
+	b.WriteString(prefix)
+	for i, p := range parts {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		b.WriteString(p)
+	}
+	return key(b.String())
+}
 
-func number(n int64) key { return key(fmt.Sprintf("%016x", uint64(n))) }
+func number(n int64) key {
+	const digits = "0123456789abcdef"
+	var b [16]byte
+	for i := range b {
+		b[i] = digits[uint64(n)>>(60-4*i)&15]
+	}
+	return key(b[:])
+}
 
 // lastNumber returns the number that k ends with.
 func (k key) lastNumber() (int64, bool) {

@@ -57,7 +57,7 @@ func (h *history) step() string {
 			h.runs = append(h.runs, got.ID)
 		}
 	case 5, 6:
-		status := agent.RunStatus(2 + h.rng.IntN(3))
+		status := agent.RunStatus(1 + h.rng.IntN(6)*h.rng.IntN(2) + h.rng.IntN(3))
 		got, evs, e := h.s.UpdateRun(ctx, app, pick(h, h.runs), h.events(), func(r *agent.Run) error {
 			r.Status = status
 			return nil
@@ -68,7 +68,7 @@ func (h *history) step() string {
 	case 8:
 		out, err = h.s.Read(ctx, store.SessionLog(app, pick(h, h.sessions)), int64(h.rng.IntN(8)), 1+h.rng.IntN(8))
 	case 9:
-		f := store.RunFilter{Status: agent.RunStatus(h.rng.IntN(6)), Agent: []string{"", name}[h.rng.IntN(2)]}
+		f := store.RunFilter{Status: agent.RunStatus(h.rng.IntN(9)), Agent: []string{"", name}[h.rng.IntN(2)]}
 		list, next, e := h.s.Runs(ctx, app, f, agent.Page{Limit: 1 + h.rng.IntN(9)})
 		out, err = []any{list, next}, e
 	case 10:

@@ -96,13 +96,13 @@ func collectionPages[T any](s snapshot, sp space, app agent.App, p agent.Page, l
 // A cursor is the ordinal last seen, and a check that it is of this list.
 func cursor(prefix key, ord int64) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(ord))
-	b = binary.BigEndian.AppendUint32(b, checksum(prefix, b))
+	b = binary.BigEndian.AppendUint32(b, checksum([]byte(prefix), b))
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 func parseCursor(prefix key, s string) (int64, error) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(b) != 8+crc32.Size || binary.BigEndian.Uint32(b[8:]) != checksum(prefix, b[:8]) {
+	if err != nil || len(b) != 8+crc32.Size || binary.BigEndian.Uint32(b[8:]) != checksum([]byte(prefix), b[:8]) {
 		return 0, &agent.Error{
 			Kind: agent.Invalid, Msg: "the cursor is not one of this list",
 			Hint: "pass on the cursor of the page before as it is, with the same filter; leave it out for the first page",

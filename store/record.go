@@ -40,29 +40,33 @@ func (e *CorruptError) Is(target error) bool { return target == instance.ErrCorr
 // castagnoli is the CRC-32C polynomial (RFC 3720), which processors compute.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func checksum(k key, payload []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(k), castagnoli), castagnoli, payload)
+func checksum(k, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum(k, castagnoli), castagnoli, payload)
 }
 
-// seal returns the value stored at k: version, CRC-32C of key and payload (little endian), payload.
-func seal(k key, payload []byte) []byte {
+func seal(k key, payload []byte) []byte { return sealAt([]byte(k), payload) }
+
+// sealAt returns the value stored at k: version, CRC-32C of key and payload (little endian), payload.
+func sealAt(k, payload []byte) []byte {
 	v := make([]byte, recordHeader, recordHeader+len(payload))
 	v[0] = recordVersion
 	binary.LittleEndian.PutUint32(v[1:], checksum(k, payload))
 	return append(v, payload...)
 }
 
-// unseal returns the payload, which is part of value.
-func unseal(k key, value []byte) ([]byte, error) {
+func unseal(k key, value []byte) ([]byte, error) { return unsealAt([]byte(k), value) }
+
+// unsealAt returns the payload, which is part of value.
+func unsealAt(k, value []byte) ([]byte, error) {
 	if len(value) < recordHeader {
-		return nil, corrupt(k, "%d bytes are too few for a record", len(value))
+		return nil, corrupt(key(k), "%d bytes are too few for a record", len(value))
 	}
 	payload := value[recordHeader:]
 	if want, got := binary.LittleEndian.Uint32(value[1:]), checksum(k, payload); got != want {
-		return nil, corrupt(k, "checksum is %08x, the record says %08x", got, want)
+		return nil, corrupt(key(k), "checksum is %08x, the record says %08x", got, want)
 	}
 	if value[0] != recordVersion {
-		return nil, corrupt(k, "record version %d is not known", value[0])
+		return nil, corrupt(key(k), "record version %d is not known", value[0])
 	}
 	return payload, nil
 }

@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/faultkv"
 	"github.com/skep-dev/skep/store/memkv"
 )
 
@@ -88,6 +90,69 @@ func TestRuns(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A run that waits costs a start nothing, is found by its status, and comes back when it goes on.
+func TestParkedRuns(t *testing.T) {
+	ctx, db, seen := t.Context(), memkv.New(), 0
+	s := openStore(t, faultkv.New(db, func(o faultkv.Op) faultkv.Fault {
+		if strings.HasPrefix(string(o.Key), "rec/runs/") {
+			seen++
+		}
+		return faultkv.Fault{}
+	}), t.TempDir(), nil)
+	addAgent(t, s, "a")
+	se := addSession(t, s, "a")
+	var ids []agent.RunID
+	for range 6 {
+		ids = append(ids, addRun(t, s, se).ID)
+	}
+	to := func(id agent.RunID, status agent.RunStatus) {
+		t.Helper()
+		if _, _, err := s.UpdateRun(ctx, app, id, nil, func(r *agent.Run) error { r.Status = status; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := func(status agent.RunStatus, reads int, want ...agent.RunID) {
+		t.Helper()
+		var got []agent.RunID
+		seen = 0
+		var list []agent.Run
+		var err error
+		if status == agent.UnknownStatus {
+			list, err = s.Unfinished(ctx)
+		} else {
+			list, _, err = s.Runs(ctx, app, store.RunFilter{Status: status}, agent.Page{})
+		}
+		for _, r := range list {
+			got = append(got, r.ID)
+		}
+		if d := cmp.Diff(want, got); err != nil || d != "" || seen != reads {
+			t.Errorf("%s: %v, %d records were read, want %d (-want +got):\n%s", status, err, seen, reads, d)
+		}
+		if err := s.Verify(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	to(ids[0], agent.Running)
+	to(ids[1], agent.Waiting)
+	to(ids[2], agent.Paused)
+	to(ids[3], agent.Uncertain)
+	to(ids[4], agent.Completed)
+	listed(agent.UnknownStatus, 2, ids[0], ids[5])
+	listed(agent.Waiting, 3, ids[1])
+	listed(agent.Uncertain, 3, ids[3])
+	listed(agent.Queued, 2, ids[5])
+	to(ids[1], agent.Paused)
+	to(ids[2], agent.Queued)
+	to(ids[3], agent.RunFailed)
+	listed(agent.UnknownStatus, 3, ids[0], ids[2], ids[5])
+	listed(agent.Paused, 1, ids[1])
+	listed(agent.Waiting, 1)
+	to(ids[1], agent.RunCancelled)
+	if ks := keys(t, db, "by/run-parked/"); len(ks) > 0 {
+		t.Errorf("%s is left", ks[0].Key)
+	}
 }
 
 func TestRunIsRefused(t *testing.T) {

@@ -16,11 +16,12 @@ type getter interface {
 type snapshot struct{ kv.Reader }
 
 func (s snapshot) get(k key) ([]byte, bool, error) {
-	v, found, err := s.Get([]byte(k))
+	b := []byte(k)
+	v, found, err := s.Get(b)
 	if err != nil || !found {
 		return nil, false, err
 	}
-	payload, err := unseal(k, v)
+	payload, err := unsealAt(b, v)
 	return payload, err == nil, err
 }
 
@@ -34,7 +35,7 @@ func (s snapshot) each(from, to key, reverse bool, fn func(k key, payload []byte
 		end = []byte(to)
 	}
 	err := s.Scan([]byte(from), end, reverse, func(k, v []byte) error {
-		payload, err := unseal(key(k), v)
+		payload, err := unsealAt(k, v)
 		if err != nil {
 			return err
 		}
@@ -57,12 +58,29 @@ type write struct {
 // batch is what the transactions of one commit have written so far, above the snapshot they all read.
 type batch struct {
 	snapshot
+	reads  map[key]write // small records that were read: many transactions look at the same ones
 	writes map[key]write
 	order  []key // in the order of first writing
 	bytes  int
 }
 
-func newBatch(r kv.Reader) *batch { return &batch{snapshot: snapshot{r}, writes: map[key]write{}} }
+// smallRecord is the most bytes of a record that a batch keeps for whoever reads it next.
+const smallRecord = 64
+
+func newBatch(r kv.Reader) *batch {
+	return &batch{snapshot: snapshot{r}, reads: map[key]write{}, writes: map[key]write{}}
+}
+
+func (b *batch) get(k key) ([]byte, bool, error) {
+	if w, ok := b.reads[k]; ok {
+		return w.payload, !w.gone, nil
+	}
+	payload, found, err := b.snapshot.get(k)
+	if err == nil && len(payload) <= smallRecord {
+		b.reads[k] = write{payload, !found}
+	}
+	return payload, found, err
+}
 
 // tx is one transaction. Its writes join the batch only when its function succeeds.
 type tx struct {
@@ -116,12 +134,13 @@ func (b *batch) merge(t *tx) {
 func (b *batch) changes() []kv.Change {
 	cs := make([]kv.Change, 0, len(b.order))
 	for _, k := range b.order {
-		w := b.writes[k]
-		if w.gone {
-			cs = append(cs, kv.Change{Key: []byte(k), Delete: true})
+		c := kv.Change{Key: []byte(k)}
+		if w := b.writes[k]; w.gone {
+			c.Delete = true
 		} else {
-			cs = append(cs, kv.Change{Key: []byte(k), Value: seal(k, w.payload)})
+			c.Value = sealAt(c.Key, w.payload)
 		}
+		cs = append(cs, c)
 	}
 	return cs
 }

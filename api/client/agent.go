@@ -75,12 +75,19 @@ func (c *Client) DeleteAgents(ctx context.Context, names ...string) error {
 
 // Call runs one function of an agent in a fresh cell. A timeout above 0 narrows the agent's limit on wall time. The server
 // goes on with a call whose ctx has ended, up to that limit.
-func (c *Client) Call(ctx context.Context, agentName, function string, in agent.Payload, timeout time.Duration) (out agent.Payload, u agent.Usage, err error) {
+func (c *Client) Call(ctx context.Context, agentName, function string, in agent.Payload, timeout time.Duration) (agent.Payload, agent.Usage, error) {
+	return c.call(ctx, path("agents", agentName, "call", function), "", in, timeout)
+}
+
+func (c *Client) call(ctx context.Context, target, once string, in agent.Payload, timeout time.Duration) (out agent.Payload, u agent.Usage, err error) {
 	h := header{"Content-Type": in.Type}
+	if once != "" {
+		h["Idempotency-Key"] = once
+	}
 	if timeout > 0 {
 		h["Skep-Timeout"] = timeout.String()
 	}
-	res, err := c.send(ctx, "POST", path("agents", agentName, "call", function), h, in.Body)
+	res, err := c.send(ctx, "POST", target, h, in.Body)
 	if err != nil {
 		return out, u, err
 	}

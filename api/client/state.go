@@ -3,19 +3,31 @@ package client
 import (
 	"context"
 	"io"
+	"net/url"
 	"strconv"
 
 	"github.com/skep-dev/skep/agent"
 )
 
-// StateList is one page of an agent's state, the cursor of the next, "" after the last, and what the whole state holds.
+// StateList is one page of a state, the cursor of the next, "" after the last, and what the whole state holds.
 type StateList struct {
 	List[agent.StateEntry]
 	Size agent.StateSize `json:"size"`
 }
 
-// ListState lists keys of an agent's state in their order.
-func (c *Client) ListState(ctx context.Context, name string, r agent.StateRange) (StateList, error) {
+// Place is where a state is: that of an agent, or that of an instance. It is comparable.
+type Place struct{ target string }
+
+// AgentState is the state that all cells of an agent share.
+func AgentState(name string) Place { return Place{path("agents", name, "state")} }
+
+// Storage is the state of one instance.
+func Storage(name, key string) Place { return Place{path("agents", name, "instances", key, "storage")} }
+
+func (p Place) entry(key string) string { return p.target + "/" + url.PathEscape(key) }
+
+// ListState lists keys of a state in their order.
+func (c *Client) ListState(ctx context.Context, p Place, r agent.StateRange) (StateList, error) {
 	q := query{"prefix": r.Prefix, "start": r.Start, "end": r.End, "after": r.After}
 	if r.Reverse {
 		q["reverse"] = "true"
@@ -23,12 +35,12 @@ func (c *Client) ListState(ctx context.Context, name string, r agent.StateRange)
 	if r.Limit != 0 {
 		q["limit"] = strconv.Itoa(r.Limit)
 	}
-	return get[StateList](ctx, c, path("agents", name, "state")+q.encode())
+	return get[StateList](ctx, c, p.target+q.encode())
 }
 
-// State returns one key of an agent's state.
-func (c *Client) State(ctx context.Context, name, key string) (e agent.StateEntry, err error) {
-	res, err := c.send(ctx, "GET", path("agents", name, "state", key), nil, nil)
+// State returns one key of a state.
+func (c *Client) State(ctx context.Context, p Place, key string) (e agent.StateEntry, err error) {
+	res, err := c.send(ctx, "GET", p.entry(key), nil, nil)
 	if err != nil {
 		return e, err
 	}
@@ -41,10 +53,10 @@ func (c *Client) State(ctx context.Context, name, key string) (e agent.StateEntr
 	return e, nil
 }
 
-// SetState sets a key of an agent's state and returns its version. The key must have the version that ifVersion points to, if
+// SetState sets a key of a state and returns its version. The key must have the version that ifVersion points to, if
 // that is not nil; 0 means that it must not be there.
-func (c *Client) SetState(ctx context.Context, name, key string, v agent.Payload, ifVersion *int64) (version int64, err error) {
-	res, err := c.send(ctx, "PUT", path("agents", name, "state", key)+versionQuery(ifVersion), header{"Content-Type": v.Type}, v.Body)
+func (c *Client) SetState(ctx context.Context, p Place, key string, v agent.Payload, ifVersion *int64) (version int64, err error) {
+	res, err := c.send(ctx, "PUT", p.entry(key)+versionQuery(ifVersion), header{"Content-Type": v.Type}, v.Body)
 	if err != nil {
 		return 0, err
 	}
@@ -55,9 +67,9 @@ func (c *Client) SetState(ctx context.Context, name, key string, v agent.Payload
 	return out.Version, err
 }
 
-// DeleteState deletes a key of an agent's state. One that is not there is no error, unless ifVersion says that it should be.
-func (c *Client) DeleteState(ctx context.Context, name, key string, ifVersion *int64) error {
-	return c.do(ctx, "DELETE", path("agents", name, "state", key)+versionQuery(ifVersion), nil, nil, nil)
+// DeleteState deletes a key of a state. One that is not there is no error, unless ifVersion says that it should be.
+func (c *Client) DeleteState(ctx context.Context, p Place, key string, ifVersion *int64) error {
+	return c.do(ctx, "DELETE", p.entry(key)+versionQuery(ifVersion), nil, nil, nil)
 }
 
 func versionQuery(v *int64) string {

@@ -172,6 +172,8 @@ func newAgentShow(c *cli) *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show an agent and what it can do",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: c.complete(agentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
 			if err != nil {
@@ -332,8 +334,10 @@ func (f *agentFlags) patch(flags *pflag.FlagSet) (client.AgentPatch, error) {
 func newAgentDelete(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete NAME...",
-		Short: "Delete agents, all or none; their code, sessions and runs stay",
+		Short: "Delete agents, all or none, with their instances; their code, sessions and runs stay",
 		Args:  cobra.MinimumNArgs(1),
+
+		ValidArgsFunction: c.completeMany(agentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
 			if err != nil {

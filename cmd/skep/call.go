@@ -45,6 +45,7 @@ func newCall(c *cli) *cobra.Command {
 			return c.printBytes(output)
 		},
 	}
+	cmd.ValidArgsFunction = c.complete(agentNames, agentFunctions)
 	cmd.Flags().StringVar(&mediaType, "type", "", "media type of the input")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "most time for the call, when less than the agent's limit")
 	return cmd

@@ -55,7 +55,7 @@ func newRoot(c *cli) *cobra.Command {
 
 	root.AddCommand(
 		newServe(c), newDemo(c), newDev(c), newNew(c), newPush(c), newPlugins(c), newAgent(c), newState(c), newCall(c), newCode(c), newRun(c), newLogs(c),
-		newSessions(c), newApp(c), newSecret(c), newToken(c), newUsage(c), newAudit(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(),
+		newInstance(c), newAlarm(c), newInspect(c), newReplay(c), newSessions(c), newApp(c), newSecret(c), newToken(c), newUsage(c), newAudit(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(),
 	)
 	for _, verb := range root.Commands() {
 		tidyUsage(verb)
@@ -63,8 +63,15 @@ func newRoot(c *cli) *cobra.Command {
 	return root
 }
 
-// tidyUsage makes a wrong number of arguments a usage error that shows the right line, for verb and its sub-verbs.
+// shortNames has the names that verbs have beside their own.
+var shortNames = map[string]string{"list": "ls", "delete": "rm"}
+
+// tidyUsage makes a wrong number of arguments a usage error that shows the right line, for verb and its sub-verbs, and gives them
+// their short names.
 func tidyUsage(verb *cobra.Command) {
+	if s, ok := shortNames[verb.Name()]; ok {
+		verb.Aliases = append(verb.Aliases, s)
+	}
 	if check := verb.Args; check != nil {
 		verb.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {

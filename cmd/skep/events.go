@@ -51,6 +51,9 @@ func eventKind(e agent.Event) string {
 	case agent.EventHTTP:
 		return "http"
 	}
+	if word, ok := durableWords[e.Kind]; ok {
+		return word
+	}
 	return e.Kind.String()
 }
 
@@ -93,6 +96,17 @@ func eventText(e agent.Event) string {
 		var re agent.RunError
 		if json.Unmarshal(e.Data, &re) == nil {
 			return re.Msg
+		}
+	case agent.EventRunResumed:
+		return "run " + string(e.Run)
+	case agent.EventRunWaiting, agent.EventRunPaused, agent.EventRunUncertain:
+		var w agent.RunWait
+		if json.Unmarshal(e.Data, &w) == nil {
+			return "for " + waitText(w)
+		}
+	case agent.EventStepStarted, agent.EventStepEnded, agent.EventAlarmFired, agent.EventAlarmFailed, agent.EventReceived, agent.EventStateChanged:
+		if text := durableText(e); text != "" {
+			return text
 		}
 	case agent.EventRefused, agent.EventSecretUsed, agent.EventHTTP, agent.EventChanged:
 		if text := accessText(e); text != "" {

@@ -46,10 +46,18 @@ type silent struct{ kind agent.Kind }
 
 func (s silent) Error() string { return s.kind.String() }
 
+// exited ends the process with a code of a verb's own; what there is to say was said.
+type exited struct{ code int }
+
+func (e exited) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
 // report shows err on stderr and returns the exit code for it.
 func (c *cli) report(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
+	}
+	if own, ok := errors.AsType[exited](err); ok {
+		return own.code
 	}
 	var shown silent
 	if errors.As(err, &shown) {

@@ -35,6 +35,7 @@ its messages and the events of its runs.`,
 			return c.printEvents(cmd.Context(), cl, log, after, follow)
 		},
 	}
+	cmd.ValidArgsFunction = c.complete(agentNames)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on at the end of the log, until Ctrl-C")
 	cmd.Flags().Int64Var(&after, "after", 0, "number of the last event already seen")
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,18 +28,27 @@ type table[T any] struct {
 func listVerb[T any](
 	c *cli, short string, list func(*client.Client, context.Context, agent.Page) (client.List[T], error), t table[T],
 ) *cobra.Command {
+	return listOf(c, "list", short, func(cl *client.Client, ctx context.Context, _ []string, page agent.Page) (client.List[T], error) {
+		return list(cl, ctx, page)
+	}, t)
+}
+
+// listOf is the same for a list of what the verb's arguments name; use is the verb with them, each one word.
+func listOf[T any](
+	c *cli, use, short string, list func(*client.Client, context.Context, []string, agent.Page) (client.List[T], error), t table[T],
+) *cobra.Command {
 	var p pageFlags
 	cmd := &cobra.Command{
-		Use:   "list",
+		Use:   use,
 		Short: short,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:  cobra.ExactArgs(len(strings.Fields(use)) - 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
 			if err != nil {
 				return err
 			}
 			items, err := collect(cmd.Context(), p.limit, func(ctx context.Context, page agent.Page) (client.List[T], error) {
-				return list(cl, ctx, page)
+				return list(cl, ctx, args, page)
 			})
 			if err != nil {
 				return err

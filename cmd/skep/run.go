@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,12 +21,14 @@ func newRun(c *cli) *cobra.Command {
 		Short: "Start a run, follow its events and print its result",
 		Long: `Start a run of an agent, follow its events and print its result. FUNCTION is "run" unless given. A run is durable: it goes on
 when the command or the connection ends, and skep run attach finds it again. Ctrl-C cancels it; --detach only starts it and prints
-its id.
+its id. An agent that has the name of one of the verbs below is run by skep run -- NAME.
 
 ` + inputHelp,
 		Example: `  skep run planner run '{"goal":"tea and cake"}'
   skep run --detach planner run '{"goal":"tea"}'
   skep run list --agent planner
+  skep run --detach order ship '{"id":7}' --key order-7
+  skep run send 01JQ8... approval '{"by":"Ada"}'
   skep run cancel 01JQ8...`,
 		Args: cobra.RangeArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,8 +63,15 @@ its id.
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "print the run's id and leave it running")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the result only")
 	cmd.Flags().StringVar(&session, "session", "", "session to run in; a new one unless given")
-	cmd.Flags().StringVar(&key, "key", "", "instance key of the new session")
-	cmd.AddCommand(newRunList(c), newRunShow(c), newRunCancel(c), newRunAttach(c))
+	cmd.Flags().StringVar(&key, "key", "", "key of the instance that the new session is with; \"default\" unless given")
+	cmd.ValidArgsFunction = c.complete(agentNames, agentFunctions)
+	cmd.AddCommand(
+		newRunList(c), newRunShow(c), newRunAttach(c), newRunSend(c), newRunRestart(c), newRunResolve(c), newRunExport(c),
+		newRunControl(c, "cancel", "Cancel runs at once; those that have ended stay as they are", (*client.Client).CancelRuns),
+		newRunControl(c, "pause", "Hold runs where they next come to rest; they give up their cells", (*client.Client).PauseRuns),
+		newRunControl(c, "resume", "Let paused runs go on", (*client.Client).ResumeRuns),
+		newRunControl(c, "terminate", "End runs by way of their rollbacks", (*client.Client).TerminateRuns),
+	)
 	return cmd
 }
 
@@ -120,6 +130,14 @@ func (c *cli) cancelOwn(ctx context.Context, cl *client.Client, id agent.RunID) 
 	return &agent.Error{Kind: agent.Cancelled, Msg: "run " + string(id) + " cancelled"}
 }
 
+// statuses are the names of all, as a list of runs takes them.
+var statuses = func() (out []string) {
+	for s := agent.Queued; s <= agent.RunCancelled; s++ {
+		out = append(out, s.String())
+	}
+	return out
+}()
+
 func newRunList(c *cli) *cobra.Command {
 	var filter client.RunFilter
 	var status string
@@ -134,14 +152,51 @@ func newRunList(c *cli) *cobra.Command {
 	cmd := listVerb(c, "List runs, newest first", list, table[agent.Run]{
 		what: "runs", hint: "skep run AGENT starts one", header: []string{"ID", "AGENT", "FUNCTION", "STATUS", "CREATED", "TOOK"},
 		row: func(r agent.Run) []string {
-			return []string{string(r.ID), r.Agent, r.Function, r.Status.String(), when(r.Created), runTook(r)}
+			return []string{string(r.ID), r.Agent, r.Function, standing(r), when(r.Created), runTook(r)}
 		},
 	})
-	cmd.Example = "  skep run list --agent planner --status running"
+	cmd.Example = "  skep run list --agent planner --status running\n  skep run list --status waiting"
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only runs of this agent")
 	cmd.Flags().StringVar((*string)(&filter.Session), "session", "", "only runs of this session")
-	cmd.Flags().StringVar(&status, "status", "", "only runs that stand so: queued, running, completed, failed or cancelled")
+	cmd.Flags().StringVar(&status, "status", "", "only runs that stand so: "+strings.Join(statuses, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// standing is a run's status, and what it waits for.
+func standing(r agent.Run) string {
+	if r.Wait == nil || r.Status.Terminal() {
+		return r.Status.String()
+	}
+	return r.Status.String() + " (" + waitText(*r.Wait) + ")"
+}
+
+// waitText says what a run waits for.
+func waitText(w agent.RunWait) string {
+	text := ""
+	switch w.For {
+	case "sleep":
+		text = "a time"
+	case "event":
+		text = "event " + shownKey(w.Name)
+	case "run":
+		text = "run " + w.Name
+	case "reply":
+		text = "a reply"
+	case "pause":
+		text = "a person to resume it"
+	case "answer":
+		text = "what became of call " + strconv.FormatUint(w.Call, 10)
+		if w.Name != "" {
+			text += ", " + w.Name
+		}
+	default:
+		text = w.For
+	}
+	if !w.Until.IsZero() {
+		text += " until " + when(w.Until)
+	}
+	return text
 }
 
 func runTook(r agent.Run) string {
@@ -156,6 +211,8 @@ func newRunShow(c *cli) *cobra.Command {
 		Use:   "show RUN",
 		Short: "Show a run, its input and its result",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: c.complete(runIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
 			if err != nil {
@@ -175,9 +232,22 @@ func newRunShow(c *cli) *cobra.Command {
 			if r.Error != nil {
 				problem = strings.TrimSpace(r.Error.Pos.String() + " " + r.Error.Msg)
 			}
-			c.printFields("id", string(r.ID), "agent", r.Agent, "function", r.Function, "session", string(r.Session), "code", short(r.Plugin),
-				"status", r.Status.String(), "created", when(r.Created), "started", when(r.Started), "ended", when(r.Ended), "took", runTook(r),
+			var waits, parent, lives string
+			if r.Wait != nil && !r.Status.Terminal() {
+				waits = waitText(*r.Wait)
+			}
+			if r.Parent != nil {
+				parent = string(r.Parent.Run)
+			}
+			if r.Lives > 1 {
+				lives = strconv.Itoa(r.Lives)
+			}
+			c.printFields("id", string(r.ID), "agent", r.Agent, "function", r.Function, "session", string(r.Session), "parent", parent, "code", short(r.Plugin),
+				"status", r.Status.String(), "waits for", waits, "lives", lives, "created", when(r.Created), "started", when(r.Started), "ended", when(r.Ended), "took", runTook(r),
 				"input", payloadText(r.Input), "output", output, "error", problem)
+			if r.Status == agent.Uncertain {
+				c.notef("skep run resolve %s says what became of it\n", r.ID)
+			}
 			return nil
 		},
 	}
@@ -194,41 +264,14 @@ func payloadText(p agent.Payload) string {
 	return size(int64(len(p.Body))) + " of " + p.Type
 }
 
-func newRunCancel(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use:   "cancel RUN...",
-		Short: "Cancel runs; those that have ended stay as they are",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := c.client()
-			if err != nil {
-				return err
-			}
-			ids := make([]agent.RunID, len(args))
-			for i, a := range args {
-				ids[i] = agent.RunID(a)
-			}
-			runs, err := cl.CancelRuns(cmd.Context(), ids...)
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(runs)
-			}
-			for _, r := range runs {
-				c.printf("%s %s\n", r.ID, r.Status)
-			}
-			return nil
-		},
-	}
-}
-
 func newRunAttach(c *cli) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "attach RUN",
 		Short: "Follow a run from its beginning to its end; Ctrl-C leaves it running",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: c.complete(runIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
 			if err != nil {

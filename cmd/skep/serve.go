@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"log/slog"
 	"net"
@@ -210,8 +212,12 @@ const (
 
 // openCells returns what runs code.
 func openCells(ctx context.Context, o serveOptions, load func(context.Context, agent.Digest) (agent.Source, error), loaded func(host.Loaded)) (runtime.Cells, func() error, error) {
+	seed, err := imageSeed(o.dir)
+	if err != nil {
+		return nil, nil, err
+	}
 	opts := host.Options{
-		CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy", Python: o.python, Load: load, Loaded: loaded,
+		Seed: seed, CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy", Python: o.python, Load: load, Loaded: loaded,
 	}
 	if o.apart == apart {
 		pool, err := worker.New(&worker.Options{Host: opts, Args: []string{workerVerb}, Log: o.log})
@@ -225,6 +231,25 @@ func openCells(ctx context.Context, o serveOptions, load func(context.Context, a
 		return nil, nil, err
 	}
 	return h, func() error { return h.Close(context.WithoutCancel(ctx)) }, nil
+}
+
+// imageSeed reads the secret from which modules draw while they are initialised, and makes it on the first start. Where it is lost,
+// runs of modules that wait may find their code in another order, and diverge.
+func imageSeed(dir string) ([]byte, error) {
+	file := filepath.Join(dir, "image.seed")
+	seed, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		seed = make([]byte, 32)
+		rand.Read(seed)
+		err = os.WriteFile(file, seed, 0o600)
+	}
+	if err == nil && len(seed) < 32 {
+		err = errors.New("it is too short")
+	}
+	if err != nil {
+		return nil, agent.Wrap(agent.Internal, err, "the file "+file+" cannot be used")
+	}
+	return seed, nil
 }
 
 // checkPython refuses a file that is not the interpreter, at the start and not at the first agent.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
 )
 
 func newState(c *cli) *cobra.Command {
@@ -16,18 +17,48 @@ func newState(c *cli) *cobra.Command {
 		Short: "List, read, set and delete keys of an agent's state",
 		Long:  "An agent that was granted state keeps keys and values there. Its cells share them; they are gone when it is deleted.",
 	})
-	cmd.AddCommand(newStateList(c), newStateGet(c), newStateSet(c), newStateDelete(c))
+	cmd.AddCommand(stateVerbs(c, statePlace{
+		path: "skep state", args: "AGENT", name: "KEY", example: "hello", of: func(args []string) client.Place { return client.AgentState(args[0]) },
+		whole: func(s agent.StateSize) string { return fmt.Sprintf("%d keys in all, %s", s.Keys, size(s.Bytes)) },
+	})...)
 	return cmd
 }
 
-func newStateList(c *cli) *cobra.Command {
+// statePlace is where the verbs about keys and values find them: args names it, of leads there.
+type statePlace struct {
+	path, args, example string
+	name                string // what the help calls a key of it
+	of                  func(args []string) client.Place
+	whole               func(agent.StateSize) string
+}
+
+// n is how many arguments name the place.
+func (p statePlace) n() int { return len(strings.Fields(p.args)) }
+
+// examples fills in the beginning of each line, which is a verb with a %s where the place is.
+func (p statePlace) examples(lines ...string) string {
+	for i, line := range lines {
+		lines[i] = "  " + p.path + " " + strings.Replace(line, "%s", p.example, 1)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func stateVerbs(c *cli, p statePlace) []*cobra.Command {
+	verbs := []*cobra.Command{newStateList(c, p), newStateGet(c, p), newStateSet(c, p), newStateDelete(c, p)}
+	for _, v := range verbs {
+		v.ValidArgsFunction = c.complete(placeArgs[:p.n()]...)
+	}
+	return verbs
+}
+
+func newStateList(c *cli, at statePlace) *cobra.Command {
 	var p pageFlags
 	var r agent.StateRange
 	cmd := &cobra.Command{
-		Use:     "list AGENT",
+		Use:     "list " + at.args,
 		Short:   "List keys in the order of their bytes",
-		Example: "  skep state list hello --prefix user/\n  skep state list hello --limit 0 --json > state.json",
-		Args:    cobra.ExactArgs(1),
+		Example: at.examples("list %s --prefix user/", "list %s --limit 0 --json > state.json"),
+		Args:    cobra.ExactArgs(at.n()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
 			if err != nil {
@@ -39,7 +70,7 @@ func newStateList(c *cli) *cobra.Command {
 				if p.limit > 0 {
 					r.Limit = min(p.limit-len(all), agent.MaxPage)
 				}
-				page, err := cl.ListState(cmd.Context(), args[0], r)
+				page, err := cl.ListState(cmd.Context(), at.of(args), r)
 				if err != nil {
 					return err
 				}
@@ -50,7 +81,7 @@ func newStateList(c *cli) *cobra.Command {
 				return c.printJSON(all)
 			}
 			if len(all) == 0 {
-				c.printEmpty("such keys", fmt.Sprintf("the state has %d", total.Keys))
+				c.printEmpty("such keys", "there are "+at.whole(total))
 				return nil
 			}
 			var rows [][]string
@@ -58,7 +89,7 @@ func newStateList(c *cli) *cobra.Command {
 				rows = append(rows, []string{shownKey(e.Key), fmt.Sprint(e.Version), shownValue(e.Value)})
 			}
 			c.printTable([]string{"KEY", "VERSION", "VALUE"}, rows)
-			fmt.Fprintf(c.stderr, "%d keys in all, %s\n", total.Keys, size(total.Bytes))
+			c.notef("%s\n", at.whole(total))
 			return nil
 		},
 	}
@@ -96,17 +127,17 @@ func shownValue(v agent.Payload) string {
 	return s
 }
 
-func newStateGet(c *cli) *cobra.Command {
+func newStateGet(c *cli, at statePlace) *cobra.Command {
 	return &cobra.Command{
-		Use:   "get AGENT KEY",
+		Use:   "get " + at.args + " " + at.name,
 		Short: "Write the value of a key to stdout",
-		Args:  cobra.ExactArgs(2),
+		Args:  cobra.ExactArgs(at.n() + 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
 			if err != nil {
 				return err
 			}
-			e, err := cl.State(cmd.Context(), args[0], args[1])
+			e, err := cl.State(cmd.Context(), at.of(args), args[at.n()])
 			if err != nil {
 				return err
 			}
@@ -118,17 +149,17 @@ func newStateGet(c *cli) *cobra.Command {
 	}
 }
 
-func newStateSet(c *cli) *cobra.Command {
+func newStateSet(c *cli, at statePlace) *cobra.Command {
 	var mediaType string
 	var version int64
 	cmd := &cobra.Command{
-		Use:     "set AGENT KEY INPUT",
+		Use:     "set " + at.args + " " + at.name + " INPUT",
 		Short:   "Set a key",
 		Long:    "Set a key to a value.\n\n" + inputHelp,
-		Example: "  skep state set hello greeting '\"Ciao\"'\n  skep state set hello logo @logo.png\n  skep state set hello lock mine --if-version 0",
-		Args:    cobra.ExactArgs(3),
+		Example: at.examples(`set %s greeting '"Ciao"'`, "set %s logo @logo.png", "set %s lock mine --if-version 0"),
+		Args:    cobra.ExactArgs(at.n() + 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := c.input(args[2:], mediaType)
+			v, err := c.input(args[at.n()+1:], mediaType)
 			if err != nil {
 				return err
 			}
@@ -136,14 +167,14 @@ func newStateSet(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := cl.SetState(cmd.Context(), args[0], args[1], v, ifVersion(cmd, &version))
+			n, err := cl.SetState(cmd.Context(), at.of(args), args[at.n()], v, ifVersion(cmd, &version))
 			if err != nil {
 				return err
 			}
 			if c.json {
 				return c.printJSON(map[string]any{"version": n})
 			}
-			c.printf("set %s, version %d\n", shownKey(args[1]), n)
+			c.printf("set %s, version %d\n", shownKey(args[at.n()]), n)
 			return nil
 		},
 	}
@@ -152,24 +183,24 @@ func newStateSet(c *cli) *cobra.Command {
 	return cmd
 }
 
-func newStateDelete(c *cli) *cobra.Command {
+func newStateDelete(c *cli, at statePlace) *cobra.Command {
 	var version int64
 	cmd := &cobra.Command{
-		Use:   "delete AGENT KEY",
+		Use:   "delete " + at.args + " " + at.name,
 		Short: "Delete a key",
-		Args:  cobra.ExactArgs(2),
+		Args:  cobra.ExactArgs(at.n() + 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
 			if err != nil {
 				return err
 			}
-			if err := cl.DeleteState(cmd.Context(), args[0], args[1], ifVersion(cmd, &version)); err != nil {
+			if err := cl.DeleteState(cmd.Context(), at.of(args), args[at.n()], ifVersion(cmd, &version)); err != nil {
 				return err
 			}
 			if c.json {
-				return c.printJSON(map[string]any{"deleted": args[1]})
+				return c.printJSON(map[string]any{"deleted": args[at.n()]})
 			}
-			c.printf("deleted %s\n", shownKey(args[1]))
+			c.printf("deleted %s\n", shownKey(args[at.n()]))
 			return nil
 		},
 	}

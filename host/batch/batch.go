@@ -22,19 +22,23 @@ func Run(c *cell.Cell, rs []abi.Request) []abi.Reply {
 		c.CountCall()
 	}
 	done := c.Wait()
-	replies := all(c.Context(), c.Env().Calls, rs, c.Env().Limits.Memory)
+	first := c.Number(len(rs))
+	calls := func(ctx context.Context, i int) ([]byte, error) {
+		return c.Env().Calls(cell.WithNumber(ctx, first+uint64(i)), rs[i].Name, rs[i].Input)
+	}
+	replies := all(c.Context(), calls, len(rs), c.Env().Limits.Memory)
 	done()
 	return replies
 }
 
-func all(ctx context.Context, calls func(context.Context, string, []byte) ([]byte, error), rs []abi.Request, room int64) []abi.Reply {
-	replies := make([]abi.Reply, len(rs))
+func all(ctx context.Context, call func(context.Context, int) ([]byte, error), n int, room int64) []abi.Reply {
+	replies := make([]abi.Reply, n)
 	var next, total atomic.Int64
 	var wg sync.WaitGroup
-	for range min(len(rs), maxParallel) {
+	for range min(n, maxParallel) {
 		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(rs)); i = next.Add(1) - 1 {
-				out, err := calls(ctx, rs[i].Name, rs[i].Input)
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				out, err := call(ctx, int(i))
 				if total.Add(int64(len(out))) > room {
 					out, err = nil, agent.Exceeded(agent.LimitMemory, "the replies of the batch exceed the memory limit of %d bytes", room)
 				}

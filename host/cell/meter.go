@@ -21,6 +21,7 @@ type counters struct {
 	yielded time.Time
 	owed    time.Duration // that was run since the turns were last told
 	hostN   int64
+	issued  uint64
 	in, out int64
 	log     int64
 }
@@ -123,6 +124,19 @@ func (c *Cell) CountCall() {
 
 // Ask passes a request of the guest to the host and waits for the answer.
 func (c *Cell) Ask(name string, in []byte) ([]byte, error) { return c.ask(c.ctx, name, in) }
+
+// Number takes so many numbers for requests of the guest and returns the first. They count from 1, in the order in which the guest makes
+// its requests.
+func (c *Cell) Number(n int) uint64 {
+	first := c.meter.issued + 1
+	c.meter.issued += uint64(n)
+	return first
+}
+
+// AskNext is AskNumbered with the next number.
+func (c *Cell) AskNext(name string, in []byte) ([]byte, error) {
+	return c.AskNumbered(c.Number(1), name, in)
+}
 
 // AskNumbered is Ask for a request that has a number.
 func (c *Cell) AskNumbered(n uint64, name string, in []byte) ([]byte, error) {

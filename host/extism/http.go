@@ -53,7 +53,7 @@ func ask(c *cell.Cell, name string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	reply, err := c.Ask(name, body)
+	reply, err := c.AskNext(name, body)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func skepCall(c *cell.Cell, g *guest, a []uint64) {
 	if name == "" || len(name) > abi.MaxName {
 		c.Fail(agent.Errorf(agent.Failed, "skep_call: the call's name is empty, or longer than %d bytes", abi.MaxName))
 	}
-	r := batch.Reply(c.Ask(name, in))
+	r := batch.Reply(c.AskNext(name, in))
 	c.Spend(int64(len(r.Output)))
 	a[0] = g.alloc(c, uint64(1+len(r.Output)))
 	b := g.heap.block(a[0])

@@ -55,7 +55,7 @@ func (t *turn) Write(c *cell.Cell, _ uint32, b []byte) {
 		if len(name) == 0 || len(name) > abi.MaxName {
 			c.Fail(agent.Errorf(agent.Failed, "the code made a host call with no name, or one longer than %d bytes", abi.MaxName))
 		}
-		r := batch.Reply(c.Ask(string(name), bytes.Clone(in)))
+		r := batch.Reply(c.AskNext(string(name), bytes.Clone(in)))
 		t.reply = framed(nil, append([]byte{byte(r.Status)}, r.Output...))
 	case msgBatch:
 		rs, err := abi.DecodeRequests(bytes.Clone(body))

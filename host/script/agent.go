@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/cell"
 )
@@ -95,7 +96,8 @@ func (e *Engine) Load(ctx context.Context, src agent.Source, o *LoadOptions) (*A
 	return a, nil
 }
 
-// Exports lists the functions that a caller may name, sorted.
+// Exports lists the functions that a caller may name, and the handlers that only the host calls (abi.Handler), sorted. "initialState" is
+// among them when the code has one, in whatever form.
 func (a *Agent) Exports() []string { return a.exports }
 
 // HasFetch reports whether the default export has a fetch handler.
@@ -248,7 +250,7 @@ func (v *vm) newConfig(m map[string]string) uint64 {
 
 func noFunction(name string, exports []string) error {
 	e := &agent.Error{Kind: agent.NotFound, Msg: "the code has no function " + quote(name)}
-	if len(exports) > 0 {
+	if exports = slices.DeleteFunc(slices.Clone(exports), abi.Handler); len(exports) > 0 {
 		e.Hint = "its functions are " + strings.Join(exports, ", ")
 	} else {
 		e.Hint = "export a function, or a default object or class with methods"

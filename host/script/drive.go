@@ -116,7 +116,7 @@ func (v *vm) drive(done func() bool, stuck string) error {
 }
 
 func (v *vm) hasLoaded() bool { return v.loaded != nil || v.failure != nil }
-func (v *vm) hasEnded() bool  { return v.ended }
+func (v *vm) hasEnded() bool  { return v.ended && !v.holds() }
 
 // loaded is what the prelude says of a module.
 type loaded struct {

@@ -94,7 +94,7 @@ func run(t *testing.T, a *Agent, c Call) *Suspension {
 // TestBridgeVersion: who changes the functions of the bridge or the kinds of entry so that older preludes cannot be driven
 // changes bridgeVersion too. Functions that are added do not count; then change only the sum below.
 func TestBridgeVersion(t *testing.T) {
-	const known = "537bd77bdd4c5b3400e6f83ab6d191cc15fd10529ec56d1d02568d65c82b0ca0"
+	const known = "aba3ba688d9816bdbc6175f9e46b601368ec45c0a3fe6c69cccd0c9424fa001e"
 	sum := fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, bridge, kindCount, maxEntryArgs, bridgeVersion)))
 	if sum != known {
 		t.Errorf("the bridge has changed, and this is its sum: %s", sum)

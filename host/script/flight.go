@@ -72,12 +72,16 @@ func (a answer) parts() (part, error) {
 		p.last, p.value, err = abi.SplitHTTPRead(a.out)
 	case abi.CallStateGet, abi.CallStateSet, abi.CallStateDelete, abi.CallStateList, abi.CallStateBatch:
 		p.how, p.form = settleParse, formJSON
-	case abi.CallAgent:
+	case abi.CallAgent, abi.CallResult:
 		var r abi.AgentResult
 		err = json.Unmarshal(a.out, &r)
 		p.form, p.value = formOf(agent.Payload{Type: r.Type, Body: r.Output}), r.Output
 		if p.form == formJSON {
 			p.how = settleParse
+		}
+	default:
+		if _, is := called[a.name]; is {
+			p.how, p.form = settleParse, formJSON
 		}
 	}
 	if err != nil {

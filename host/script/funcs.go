@@ -50,7 +50,7 @@ func Funcs() []cell.Func {
 // The functions that the prelude's boot takes, in its order.
 var bridge = []string{
 	"cancel", "open", "write", "head", "read", "close", "reply", "piece", "state", "agent", "emit", "log", "alarm", "random", "crypto",
-	"encode", "decode", "result", "response", "fail", "loaded", "end",
+	"encode", "decode", "result", "response", "fail", "loaded", "end", "call", "ask",
 }
 
 // callState is what the names of package abi's calls about state begin with.
@@ -74,6 +74,14 @@ func (a args) bytes(i uint32) []byte { return a.v.bytes(a.handle(i)) }
 func (a args) id(i uint32) uint32    { return uint32(min(max(a.number(i), 0), math.MaxUint32)) }
 func (a args) length(i uint32) int64 { _, n := a.v.view(a.handle(i)); return int64(n) }
 func (a args) truth(i uint32) bool   { return a.v.call("qjs_get_bool", a.handle(i)) != 0 }
+
+// someText is empty when the argument is undefined, as one is that an older prelude does not give.
+func (a args) someText(i uint32) string {
+	if a.v.call("qjs_is_undefined", a.handle(i)) != 0 {
+		return ""
+	}
+	return a.text(i)
+}
 
 // someBytes are none when the argument is undefined.
 func (a args) someBytes(i uint32) []byte {
@@ -152,7 +160,10 @@ func (v *vm) hostCall(stack []uint64) {
 	case "agent":
 		v.cell.CountCall()
 		f, body := a.body(3)
-		v.start(a.number(0), abi.CallAgent, v.marshal(abi.AgentCall{Agent: a.text(1), Function: a.text(2), Type: f.mediaType(), Input: body}))
+		v.start(a.number(0), abi.CallAgent, v.marshal(abi.AgentCall{
+			Agent: a.text(1), Function: a.text(2), Type: f.mediaType(), Input: body,
+			Key: a.someText(5), Child: a.truth(6), Send: a.truth(7),
+		}))
 	case "emit":
 		if _, err := v.ask(abi.CallEmit, v.marshal(abi.Emit{Name: a.text(0), Data: abi.Raw(a.text(1))})); err != nil {
 			out = v.newText(string(errorBody(err)))
@@ -192,6 +203,11 @@ func (v *vm) hostCall(stack []uint64) {
 		v.setLoaded([]byte(a.text(0)))
 	case "end":
 		v.ended = true
+	case "call":
+		v.cell.CountCall()
+		v.startCalled(a.number(0), a.text(1), []byte(a.text(2)))
+	case "ask":
+		out = v.askText(a.text(0), []byte(a.text(1)))
 	default:
 		v.fail(agent.Errorf(agent.Internal, "the prelude called an unknown function %q", name))
 	}
@@ -330,6 +346,10 @@ func (v *vm) load(stack []uint64) {
 
 // skepModule is what authors import from "skep"; the prelude leaves it in a global, which this takes away.
 var skepModule = []byte(`const s = globalThis.__skep; delete globalThis.__skep;
-export const { Agent, SkepError, agent, callAgent, config, emit, kv, log, secret, sleep } = s;
+export const {
+	Agent, NonRetryableError, SkepError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm, deleteChild,
+	emit, getAlarm, getSchedule, kv, listSchedules, log, outside, run, schedule, scheduleEvery, secret, setAlarm, sleep, sleepUntil, sql, step,
+	storage, waitForEvent,
+} = s;
 export default s;
 `)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/cell"
 )
@@ -13,7 +14,7 @@ import (
 // Run is Call for calls that may be suspended, or that go on. The usage counts also when the call failed.
 func (a *Agent) Run(ctx context.Context, call Call) (Result, error) {
 	resumed := call.Waiting != nil && call.Waiting.Resume != nil
-	if !resumed && !slices.Contains(a.exports, call.Function) {
+	if !resumed && !slices.Contains(a.exports, call.Function) && !abi.Reserved(call.Function) {
 		if call.Function == "fetch" && a.fetch {
 			return Result{}, &agent.Error{
 				Kind: agent.NotFound, Msg: "the code has no function \"fetch\", but a handler of HTTP requests",

@@ -21,6 +21,7 @@ type hello struct {
 	Role     role
 	CacheDir string
 	Python   string
+	Seed     []byte
 	Copy     bool
 	Images   int64
 	Cells    int
@@ -39,7 +40,7 @@ type ready struct {
 
 func (h hello) host() host.Options {
 	o := host.Options{
-		CacheDir: h.CacheDir, Python: h.Python, Copy: h.Copy, Images: h.Images, Cells: h.Cells, Waiting: h.Waiting, Loading: h.Loading,
+		CacheDir: h.CacheDir, Python: h.Python, Seed: h.Seed, Copy: h.Copy, Images: h.Images, Cells: h.Cells, Waiting: h.Waiting, Loading: h.Loading,
 	}
 	if h.Role == roleWorker {
 		o.Memory = h.cells()
@@ -61,7 +62,7 @@ func (h hello) heap() int64 {
 func (p *Pool) hello(r role) func(*encoder) {
 	o := p.opts.Host
 	h := hello{
-		Role: r, CacheDir: o.CacheDir, Python: o.Python, Copy: o.Copy, Images: o.Images, Cells: o.Cells, Waiting: o.Waiting,
+		Role: r, CacheDir: o.CacheDir, Python: o.Python, Seed: o.Seed, Copy: o.Copy, Images: o.Images, Cells: o.Cells, Waiting: o.Waiting,
 		Loading: o.Loading, Memory: p.opts.Memory, NoFiles: p.opts.noFiles,
 	}
 	if r == rolePrepare {

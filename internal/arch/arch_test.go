@@ -68,6 +68,7 @@ var mayImport = map[string][]string{
 	"runtime/schedule":    {"agent"},
 	"runtime/journal":     {"abi", "agent", "host", "store/instance"},
 	"runtime/sockets":     {"abi", "agent", "store/instance"},
+	"runtime/sqldb":       {"abi", "agent"},
 	"runtime/quota":       {"agent", "host/grant", "store", "store/ledger"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
@@ -82,7 +83,8 @@ var mayImport = map[string][]string{
 	"internal/*":        {},
 	"internal/bench":    {"*"},
 	"internal/soak":     {"*"},
-	"internal/fault":    {"agent", "store", "store/engine"},
+	"internal/crash":    {"agent", "api/client"},
+	"internal/fault":    {"agent", "store", "store/engine", "store/instance"},
 	"internal/bench/*":  {"*"},
 	"internal/scaffold": {"agent"},
 }
@@ -95,6 +97,7 @@ var onlyIn = map[string][]string{
 	"github.com/extism/go-pdk":            {},
 	"github.com/extism/go-sdk":            {},
 	"github.com/gofiber/fiber/v2":         {"api"},
+	"github.com/ncruces/go-sqlite3":       {"runtime/sqldb"},
 	"github.com/oklog/ulid/v2":            {"agent"},
 	"github.com/tetratelabs/wazero":       {"host/cell", "internal/bench", "internal/bench/bare"},
 	"github.com/spf13/cobra":              {"cmd/skep"},

@@ -30,6 +30,7 @@ func check(s *store.Store, acks []ack) (outcome, error) {
 	ctx := context.Background()
 	logs := map[string][]ack{}
 	gone := map[string]bool{} // or perhaps
+	turns := map[string]int64{}
 	for _, a := range acks {
 		if a.What == "going" {
 			gone[a.ID] = true
@@ -37,6 +38,11 @@ func check(s *store.Store, acks []ack) (outcome, error) {
 	}
 	for _, a := range acks {
 		switch a.What {
+		case "turn", "at":
+			if a.Seq != turns[a.ID]+1 && (a.What == "turn" || a.Seq != turns[a.ID]) {
+				return o, fmt.Errorf("instance %s is at turn %d after %d", a.ID, a.Seq, turns[a.ID])
+			}
+			turns[a.ID] = a.Seq
 		case "event":
 			logs[a.ID] = append(logs[a.ID], a)
 		case "agent":
@@ -61,6 +67,7 @@ func check(s *store.Store, acks []ack) (outcome, error) {
 			return o, err
 		}
 	}
+	o.instances(ctx, s, turns)
 	if err := s.Verify(ctx); err != nil {
 		o.Verify = err.Error()
 	}

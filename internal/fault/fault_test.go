@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -9,6 +10,9 @@ import (
 
 	"github.com/skep-dev/skep/store/engine"
 )
+
+// flips is how many bits TestFlip changes, times four: -flips 800 makes 200 with each kind of database.
+var flips = flag.Int("flips", 40, "a quarter of it is how many bits are flipped with each kind of database")
 
 func TestMain(m *testing.M) {
 	if runChild() {
@@ -21,7 +25,7 @@ func TestMain(m *testing.M) {
 func experiment(t *testing.T, round func(context.Context, *lab, *tally) error) {
 	for _, k := range []engine.Kind{engine.Badger, engine.Pebble} {
 		t.Run(k.String(), func(t *testing.T) {
-			l := &lab{engine: k, dir: t.TempDir(), rng: rand.New(rand.NewPCG(1, 2)), logf: t.Logf, brief: true}
+			l := &lab{engine: k, dir: t.TempDir(), rng: rand.New(rand.NewPCG(1, 2)), logf: t.Logf, brief: true, flips: *flips}
 			got := tally{}
 			if err := round(t.Context(), l, &got); err != nil {
 				t.Fatal(err)

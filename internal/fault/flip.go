@@ -32,11 +32,21 @@ func (l *lab) closed(ctx context.Context, dir string, commits int64, killed bool
 	return acks, err
 }
 
-// flip changes one bit in each file of a data directory, many times in the larger ones, each time in a fresh copy.
+// flip changes one bit in files of a data directory, more often in the larger ones, each time in a fresh copy: half of the times in one
+// that was closed, half in one that a kill left behind.
 func flip(ctx context.Context, l *lab, t *tally) error {
+	for _, killed := range []bool{false, true} {
+		if err := l.flip(ctx, t, killed, (l.times(l.flips)+1)/2); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lab) flip(ctx context.Context, t *tally, killed bool, times int) error {
 	base, dir := filepath.Join(l.dir, "base"), filepath.Join(l.dir, "data")
 	defer os.RemoveAll(base)
-	acks, err := l.closed(ctx, base, 2000, l.rng.IntN(2) == 0)
+	acks, err := l.closed(ctx, base, 2000, killed)
 	if err != nil {
 		return err
 	}
@@ -44,7 +54,7 @@ func flip(ctx context.Context, l *lab, t *tally) error {
 	if err := writeAcks(list, acks); err != nil {
 		return err
 	}
-	for range l.times(30) {
+	for range times {
 		name, err := l.pick(base)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/engine"
+	"github.com/skep-dev/skep/store/instance"
 )
 
 const app = agent.DefaultApp
@@ -45,7 +47,7 @@ func open(dir string, k engine.Kind, minFree int64) (*opened, error) {
 	}}, nil
 }
 
-// prepare makes a store with one session for each writer.
+// prepare makes a store with one session for each writer, which is with the writer's instance.
 func prepare(dir string, k engine.Kind) error {
 	s, err := open(dir, k, -1)
 	if err != nil {
@@ -56,7 +58,7 @@ func prepare(dir string, k engine.Kind) error {
 		return err
 	}
 	for i := range writers {
-		if _, _, err := s.CreateSession(ctx, agent.Session{App: app, Agent: "a", ID: session(i)}, store.Once{}); err != nil {
+		if _, _, err := s.CreateSession(ctx, agent.Session{App: app, Agent: "a", ID: session(i), Key: strconv.Itoa(i)}, store.Once{}); err != nil {
 			return err
 		}
 	}
@@ -102,9 +104,9 @@ func runChild() bool {
 
 // ack is one thing that the store has answered for.
 type ack struct {
-	What string // event, agent, going (about to be deleted), gone, run; full when the disk was, which is no ack
-	ID   string // of a session, an agent or a run
-	Seq  int64
+	What string // event, agent, going (about to be deleted), gone, run, turn, at (an instance as it was found); full, which is no ack
+	ID   string // of a session, an agent or a run; key of an instance
+	Seq  int64  // of an event or a turn
 	Data string // of an event or an agent; digest of a run's input
 }
 
@@ -117,6 +119,10 @@ func write(t task) error {
 	}
 	w := &writer{store: s.Store, left: t.Commits}
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := w.acquire(ctx); err != nil {
+		return err
+	}
 	var all sync.WaitGroup
 	failed := make(chan error, writers)
 	for i := range writers {
@@ -140,10 +146,13 @@ func write(t task) error {
 }
 
 type writer struct {
-	store *store.Store
-	left  int64
-	n     atomic.Int64
-	mu    sync.Mutex // one line at a time
+	store  *store.Store
+	left   int64
+	n      atomic.Int64
+	ids    [writers]instance.ID
+	fences [writers]instance.Fence // each is its writer's own, as are the runs of their newest turns
+	runs   [writers]agent.RunID
+	mu     sync.Mutex // one line at a time
 }
 
 func (w *writer) print(a ack) {
@@ -181,6 +190,8 @@ func (w *writer) run(ctx context.Context, i int) error {
 func (w *writer) commit(ctx context.Context, i, n int) (ack, error) {
 	mark := fmt.Sprintf("%d-%d-%d", os.Getpid(), i, n)
 	switch n % 20 {
+	case 1, 2, 5, 6, 7, 12, 13, 17:
+		return w.turn(ctx, i)
 	case 3, 9:
 		a := agent.Agent{App: app, Name: "a-" + mark, Description: strings.Repeat(mark+" ", 20)}
 		_, _, err := w.store.CreateAgent(ctx, a, store.Once{})

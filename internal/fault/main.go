@@ -29,6 +29,7 @@ type lab struct {
 	rng    *rand.Rand
 	logf   func(format string, args ...any)
 	brief  bool // rounds are a quarter as long
+	flips  int  // bits that one round of flip changes, each in a copy of its own
 }
 
 func (l *lab) times(n int) int {
@@ -61,6 +62,7 @@ func run(ctx context.Context, args []string) error {
 	names := flags.String("kind", "kill,power,full,flip,torn,speed", "kinds of fault")
 	long := flags.Duration("for", time.Minute, "how long, for each engine and each kind of fault")
 	base := flags.String("dir", "", "where to work; a temporary directory unless given")
+	flips := flags.Int("flips", 30, "bits that one round of flip changes, each in a fresh copy of the directory")
 	seed := flags.Uint64("seed", uint64(time.Now().UnixNano()), "of the random choices")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -81,7 +83,7 @@ func run(ctx context.Context, args []string) error {
 			if err != nil {
 				return err
 			}
-			l := &lab{engine: k, dir: dir, rng: rand.New(rand.NewPCG(*seed, 1)), logf: func(format string, args ...any) {
+			l := &lab{engine: k, dir: dir, flips: *flips, rng: rand.New(rand.NewPCG(*seed, 1)), logf: func(format string, args ...any) {
 				fmt.Printf("  "+format+"\n", args...)
 			}}
 			t := tally{}

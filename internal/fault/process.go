@@ -85,7 +85,7 @@ func (p *process) collect(acks *[]ack, patience time.Duration, enough func(ack) 
 // count is enough after n acks.
 func count(n int) func(ack) bool {
 	return func(a ack) bool {
-		if a.What != "full" && a.What != "going" {
+		if a.What != "full" && a.What != "going" && a.What != "at" {
 			n--
 		}
 		return n <= 0

@@ -19,6 +19,14 @@ const (
 // SetAlarm sets or clears an alarm.
 func (t *Turn) SetAlarm(ctx context.Context, e instance.AlarmEdit) error {
 	return t.add(ctx, len(e.Name)+len(e.Data), func() {
+		was, again := t.alarms[e.Name]
+		if again {
+			if e.Clear && e.Gen != 0 && (!was.Clear || was.Gen == 0) {
+				t.bytes -= len(e.Name) + len(e.Data) // the alarm that it names is gone already
+				return
+			}
+			t.bytes -= len(was.Name) + len(was.Data)
+		}
 		if t.alarms == nil {
 			t.alarms = map[string]instance.AlarmEdit{}
 		}
@@ -26,7 +34,8 @@ func (t *Turn) SetAlarm(ctx context.Context, e instance.AlarmEdit) error {
 	})
 }
 
-// Alarms lists alarms as the turn has them, in the order of names, those behind after. One that was set in this turn has no Gen.
+// Alarms lists alarms as the turn has them, in the order of names, those behind after. One that was set in this turn has no Gen. Fewer
+// than limit are the last.
 func (t *Turn) Alarms(ctx context.Context, after string, limit int) ([]instance.Alarm, error) {
 	limit, err := instance.CheckLimit(limit)
 	if err != nil {
@@ -37,25 +46,42 @@ func (t *Turn) Alarms(ctx context.Context, after string, limit int) ([]instance.
 	if t.over != nil {
 		return nil, t.over
 	}
-	list, err := t.k.store.Alarms(ctx, t.o.id, after, min(limit+len(t.alarms), instance.MaxPage))
-	if err != nil {
-		return nil, err
-	}
-	list = slices.DeleteFunc(list, func(a instance.Alarm) bool {
-		e, changed := t.alarms[a.Name]
-		return changed && (!e.Clear || e.Gen == 0 || e.Gen == a.Gen)
-	})
-	for name, e := range t.alarms {
-		if !e.Clear && name > after {
-			list = append(list, e.Alarm)
+	var out []instance.Alarm
+	for {
+		ask := min(limit+len(t.alarms), instance.MaxPage)
+		stored, err := t.k.store.Alarms(ctx, t.o.id, after, ask)
+		if err != nil {
+			return nil, err
 		}
+		last := len(stored) < ask
+		end := "" // of the names that this page is about
+		if !last {
+			end = stored[len(stored)-1].Name
+		}
+		for _, a := range stored {
+			if e, changed := t.alarms[a.Name]; !changed || e.Clear && e.Gen != 0 && e.Gen != a.Gen {
+				out = append(out, a)
+			}
+		}
+		for name, e := range t.alarms {
+			if !e.Clear && name > after && (last || name <= end) {
+				out = append(out, e.Alarm)
+			}
+		}
+		if last || len(out) >= limit {
+			break
+		}
+		after = end
 	}
-	slices.SortFunc(list, func(a, b instance.Alarm) int { return strings.Compare(a.Name, b.Name) })
-	return list[:min(limit, len(list))], nil
+	slices.SortFunc(out, func(a, b instance.Alarm) int { return strings.Compare(a.Name, b.Name) })
+	return out[:min(limit, len(out))], nil
 }
 
 // Alarm returns one alarm as the turn has it.
 func (t *Turn) Alarm(ctx context.Context, name string) (instance.Alarm, bool, error) {
+	if name == "" {
+		return instance.Alarm{}, false, nil
+	}
 	t.mu.Lock()
 	if e, changed := t.alarms[name]; changed && (!e.Clear || e.Gen == 0) {
 		t.mu.Unlock()
@@ -122,18 +148,21 @@ type dueKey struct {
 	name string
 }
 
-// watchAlarms passes alarms that are due to Options.Alarm. One stays due until a commit clears or moves it, so that nothing is lost
-// with this process; what is known here is only which are being dealt with.
+// watchAlarms passes alarms that are due to Options.Alarm, those of one instance one after the other. One stays due until a commit
+// clears or moves it, so that nothing is lost with this process; what is known here is only which are being dealt with.
 func (k *Keeper) watchAlarms(ctx context.Context) {
 	var (
-		work  sync.WaitGroup
-		slots = make(chan struct{}, k.opts.Workers)
-		busy  = newBusy[dueKey]()
+		work   sync.WaitGroup
+		slots  = make(chan struct{}, k.opts.Workers)
+		busy   = newBusy[instance.ID]()
+		failed = newBusy[dueKey]()
 	)
 	defer work.Wait()
 	for ctx.Err() == nil {
 		k.early.set(time.Time{})
-		wake := k.opts.Now().Add(clockCheck)
+		sleep := clockCheck
+		busy.prune()
+		failed.prune()
 		for after, more := instance.Cursor(""), true; more && ctx.Err() == nil; {
 			page, err := k.store.Due(ctx, k.opts.Now(), after, duePage)
 			if err != nil {
@@ -142,9 +171,9 @@ func (k *Keeper) watchAlarms(ctx context.Context) {
 				}
 				break
 			}
-			for _, d := range page.Alarms {
-				key := dueKey{d.ID, d.Name}
-				if !busy.begin(key, k.opts.Now()) {
+			for _, list := range byInstance(page.Alarms) {
+				id := list[0].ID
+				if !busy.begin(id) {
 					continue
 				}
 				select {
@@ -154,29 +183,64 @@ func (k *Keeper) watchAlarms(ctx context.Context) {
 				}
 				work.Go(func() {
 					defer func() { <-slots }()
-					err := k.opts.Alarm(ctx, d)
-					if err != nil && ctx.Err() == nil {
-						k.opts.Log.WarnContext(ctx, "an alarm was not dealt with and will be later", "instance", d.ID.Key, "alarm", d.Name, "error", err)
-						busy.fail(key, k.opts.Now().Add(brokenWait))
-						return
+					k.ring(ctx, list, failed)
+					if busy.end(id) {
+						poke(k.alarmSet) // more were due meanwhile
 					}
-					k.stats.alarms.Add(1)
-					busy.end(key)
 				})
 			}
 			after, more = page.Next, page.Next != ""
-			if !page.Wake.IsZero() && page.Wake.Before(wake) {
-				wake = page.Wake
+			if !page.Wake.IsZero() {
+				sleep = min(sleep, page.Wake.Sub(k.opts.Now()))
 			}
 		}
-		k.early.set(wake)
-		k.sleepUntil(ctx, wake, k.alarmSet)
+		k.early.set(k.opts.Now().Add(sleep))
+		k.sleep(ctx, sleep, k.alarmSet)
 	}
 }
 
-// sleepUntil returns at that time, when poked, or when ctx ends.
-func (k *Keeper) sleepUntil(ctx context.Context, at time.Time, poked <-chan struct{}) {
-	timer := time.NewTimer(max(at.Sub(k.opts.Now()), time.Millisecond))
+// ring deals with alarms of one instance that are due.
+func (k *Keeper) ring(ctx context.Context, list []instance.Due, failed *busy[dueKey]) {
+	for _, d := range list {
+		key := dueKey{d.ID, d.Name}
+		if ctx.Err() != nil || !failed.begin(key) {
+			continue
+		}
+		if err := k.opts.Alarm(ctx, d); err != nil {
+			if ctx.Err() == nil {
+				k.opts.Log.WarnContext(ctx, "an alarm was not dealt with and will be later", "instance", d.ID.Key, "alarm", d.Name, "error", err)
+			}
+			failed.fail(key)
+			continue
+		}
+		k.stats.alarms.Add(1)
+		failed.end(key)
+	}
+}
+
+// byInstance sorts a page into alarms of one instance each, in their order.
+func byInstance(page []instance.Due) [][]instance.Due {
+	return grouped(page, func(d instance.Due) instance.ID { return d.ID })
+}
+
+func grouped[T any, K comparable](page []T, of func(T) K) [][]T {
+	var out [][]T
+	at := map[K]int{}
+	for _, v := range page {
+		i, ok := at[of(v)]
+		if !ok {
+			i = len(out)
+			at[of(v)] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], v)
+	}
+	return out
+}
+
+// sleep returns after d, when poked, or when ctx ends.
+func (k *Keeper) sleep(ctx context.Context, d time.Duration, poked <-chan struct{}) {
+	timer := time.NewTimer(max(d, time.Millisecond))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -185,32 +249,53 @@ func (k *Keeper) sleepUntil(ctx context.Context, at time.Time, poked <-chan stru
 	}
 }
 
-// busy says what is being dealt with, and what failed and may be tried again at some time.
+// busy says what is being dealt with, and what failed and is not tried again for a while.
 type busy[K comparable] struct {
 	mu  sync.Mutex
-	now map[K]time.Time // zero while it is dealt with
+	now map[K]*attempt
 }
 
-func newBusy[K comparable]() *busy[K] { return &busy[K]{now: map[K]time.Time{}} }
+type attempt struct {
+	again time.Time // zero while it is dealt with; by the clock that does not jump
+	asked bool      // it was to begin meanwhile
+}
 
-func (b *busy[K]) begin(key K, now time.Time) bool {
+func newBusy[K comparable]() *busy[K] { return &busy[K]{now: map[K]*attempt{}} }
+
+func (b *busy[K]) begin(key K) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if again, there := b.now[key]; there && (again.IsZero() || again.After(now)) {
+	if a := b.now[key]; a != nil && (a.again.IsZero() || a.again.After(time.Now())) {
+		a.asked = true
 		return false
 	}
-	b.now[key] = time.Time{}
+	b.now[key] = &attempt{}
 	return true
 }
 
-func (b *busy[K]) end(key K) {
+// end reports whether key was to begin meanwhile.
+func (b *busy[K]) end(key K) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	asked := b.now[key].asked
 	delete(b.now, key)
+	return asked
 }
 
-func (b *busy[K]) fail(key K, again time.Time) {
+func (b *busy[K]) fail(key K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.now[key] = again
+	b.now[key].again = time.Now().Add(brokenWait)
+}
+
+// prune forgets what failed and may be tried again, for it may never come again.
+func (b *busy[K]) prune() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for key, a := range b.now {
+		if !a.again.IsZero() && !a.again.After(now) {
+			delete(b.now, key)
+		}
+	}
 }

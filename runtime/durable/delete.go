@@ -59,9 +59,13 @@ func (t *Turn) delete(ctx context.Context, ended func(context.Context, *Turn) er
 
 // DeleteChild removes an instance that is this one's own, and all below it. It is taken off the list with the turn's commit.
 func (t *Turn) DeleteChild(ctx context.Context, child instance.ID, ended func(context.Context, *Turn) error) error {
-	err := t.k.Delete(Holding(ctx, t.o.id), child, ended)
-	if err != nil && !isGone(err) {
+	switch info, err := t.k.store.Info(ctx, child); {
+	case err != nil && !isGone(err):
 		return err
+	case err == nil && info.Parent == t.o.id: // and not another, which was there first
+		if err := t.k.Delete(Holding(ctx, t.o.id), child, ended); err != nil && !isGone(err) {
+			return err
+		}
 	}
 	return t.Child(ctx, instance.Child{Remove: true, ID: child})
 }

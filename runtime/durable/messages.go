@@ -26,6 +26,7 @@ func (k *Keeper) deliverAll(ctx context.Context) {
 	)
 	defer work.Wait()
 	for ctx.Err() == nil {
+		busy.prune()
 		for after, more := instance.Cursor(""), true; more && ctx.Err() == nil; {
 			page, next, err := k.store.Outgoing(ctx, after, outPage)
 			if err != nil {
@@ -36,7 +37,7 @@ func (k *Keeper) deliverAll(ctx context.Context) {
 			}
 			for _, list := range byPair(page) {
 				p := pair{list[0].From, list[0].To}
-				if !list[0].Oldest || !busy.begin(p, k.opts.Now()) {
+				if !list[0].Oldest || !busy.begin(p) {
 					continue
 				}
 				select {
@@ -48,7 +49,7 @@ func (k *Keeper) deliverAll(ctx context.Context) {
 					defer func() { <-slots }()
 					if err := k.deliver(ctx, list); err != nil && ctx.Err() == nil {
 						k.opts.Log.WarnContext(ctx, "a message was not delivered and will be later", "from", p.from.Key, "to", p.to.Key, "error", err)
-						busy.fail(p, k.opts.Now().Add(brokenWait))
+						busy.fail(p)
 						return
 					}
 					busy.end(p)
@@ -57,25 +58,13 @@ func (k *Keeper) deliverAll(ctx context.Context) {
 			}
 			after, more = next, next != ""
 		}
-		k.sleepUntil(ctx, k.opts.Now().Add(outWalk), k.sent)
+		k.sleep(ctx, outWalk, k.sent)
 	}
 }
 
 // byPair sorts a page into messages of one pair each, in their order.
 func byPair(page []instance.Message) [][]instance.Message {
-	var out [][]instance.Message
-	at := map[pair]int{}
-	for _, m := range page {
-		p := pair{m.From, m.To}
-		i, ok := at[p]
-		if !ok {
-			i = len(out)
-			at[p] = i
-			out = append(out, nil)
-		}
-		out[i] = append(out[i], m)
-	}
-	return out
+	return grouped(page, func(m instance.Message) pair { return pair{m.From, m.To} })
 }
 
 // deliver brings messages of one pair, the oldest of it first, and has the sender let go of those that were received.
@@ -97,7 +86,10 @@ func (k *Keeper) deliver(ctx context.Context, list []instance.Message) error {
 		t.mu.Lock()
 		t.batch.Sent = append(t.batch.Sent, got...)
 		t.mu.Unlock()
-		if err := t.Leave(ctx); err != nil {
+		switch err := t.Leave(ctx); {
+		case errors.Is(err, instance.ErrOrder):
+			return failed // the list was read before the sender let go of the first of them
+		case err != nil:
 			return errors.Join(failed, err)
 		}
 		k.stats.messages.Add(int64(len(got)))

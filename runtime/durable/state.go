@@ -94,7 +94,7 @@ func (t *Turn) Edit(ctx context.Context, bounds agent.StateGrant, edits ...agent
 			return 0, err
 		}
 	}
-	return t.apply(bounds, now, edits, bytes)
+	return t.apply(bounds, now, edits)
 }
 
 // current returns the entries that edits are about; nil is one that is not there.
@@ -115,7 +115,7 @@ func (t *Turn) current(ctx context.Context, edits []agent.StateEdit) (map[string
 }
 
 // apply makes edits in memory.
-func (t *Turn) apply(bounds agent.StateGrant, now map[string]*agent.StateEntry, edits []agent.StateEdit, bytes int) (int64, error) {
+func (t *Turn) apply(bounds agent.StateGrant, now map[string]*agent.StateEntry, edits []agent.StateEdit) (int64, error) {
 	size, version := t.size, t.o.info.Fence.Head+1
 	changed := map[string]*agent.StateEntry{}
 	for _, e := range edits {
@@ -137,10 +137,24 @@ func (t *Turn) apply(bounds agent.StateGrant, now map[string]*agent.StateEntry, 
 	if t.state == nil {
 		t.state = make(map[string]*agent.StateEntry, len(changed))
 	}
+	for key, e := range changed {
+		if was, again := t.state[key]; again {
+			t.bytes -= weight(key, was)
+		}
+		t.bytes += weight(key, e)
+	}
 	maps.Copy(t.state, changed)
 	t.size = size
-	t.bytes += bytes
 	return version, nil
+}
+
+// weight is what a changed key counts for in a commit.
+func weight(key string, e *agent.StateEntry) int {
+	n := 3 * len(key)
+	if e != nil {
+		n += len(e.Value.Type) + len(e.Value.Body)
+	}
+	return n
 }
 
 func sizeOf(e *agent.StateEntry) int64 {

@@ -38,7 +38,42 @@ type Turn struct {
 	alarms map[string]instance.AlarmEdit
 	batch  instance.Batch // the other parts
 	then   []func()
+	gather func(*instance.Batch)
 	bytes  int
+	beside Attached
+}
+
+// Attached is what holds changes that a turn is to commit, and has not got yet.
+type Attached interface {
+	Finish(ctx context.Context) error // puts them into the turn, before a commit; after an error the turn has to be undone
+	Undo()                            // drops them, and those that it has put in since the newest commit
+}
+
+// Attach has a finished before each Commit and Leave, and undone with the turn.
+func (t *Turn) Attach(a Attached) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beside = a
+}
+
+func (t *Turn) attached() Attached {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.beside
+}
+
+func (t *Turn) finish(ctx context.Context) error {
+	if a := t.attached(); a != nil {
+		return a.Finish(ctx)
+	}
+	return nil
+}
+
+// undoAttached is called without the lock.
+func (t *Turn) undoAttached() {
+	if a := t.attached(); a != nil {
+		a.Undo()
+	}
 }
 
 var errOver = agent.Errorf(agent.Cancelled, "the turn is over")
@@ -46,11 +81,17 @@ var errOver = agent.Errorf(agent.Cancelled, "the turn is over")
 // ID returns whose turn it is.
 func (t *Turn) ID() instance.ID { return t.o.id }
 
-// Info returns the instance as of its newest commit.
+// Info returns the instance as of its newest commit, with the alarms that the turn sets counted in, each as a new one.
 func (t *Turn) Info() instance.Info {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.o.info
+	info := t.o.info
+	for _, e := range t.alarms {
+		if !e.Clear {
+			info.Alarms++
+		}
+	}
+	return info
 }
 
 // Memo is what callers keep in memory with the instance between its turns. It may be lost at any time; one that has a Close method
@@ -98,6 +139,25 @@ func (t *Turn) Trim(ctx context.Context, log instance.Log, before int64) error {
 	return t.k.store.Trim(ctx, t.o.id, t.o.info.Fence, log, before)
 }
 
+// Gather has f add to each batch of this turn right before it is committed. It must not use the turn, and has room for what instance.MaxOps
+// and instance.MaxBytes allow beyond three quarters and two thirds of them.
+func (t *Turn) Gather(f func(*instance.Batch)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gather = f
+}
+
+// MakeRoom commits what is there unless so many parts more, of so many bytes, fit in one commit with it: what is then added is not
+// divided.
+func (t *Turn) MakeRoom(ctx context.Context, parts, bytes int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over != nil {
+		return t.over
+	}
+	return t.makeRoom(ctx, parts, bytes)
+}
+
 // Then has f called right after the next commit of this turn, when there is one.
 func (t *Turn) Then(f func()) {
 	t.mu.Lock()
@@ -134,13 +194,16 @@ func (t *Turn) ops() int { return t.batch.Ops() + len(t.state) + len(t.alarms) }
 func (t *Turn) Changed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ops() > 0
+	return t.ops() > 0 || t.beside != nil
 }
 
 // Commit is the output gate: when it returns nil, all that the turn has changed is durable, and what depends on it may leave. After an
 // error of kind Conflict or Unavailable that ends the turn, another owner has the instance, or may have; after any other error
 // nothing was changed, and the turn can go on or be abandoned.
 func (t *Turn) Commit(ctx context.Context) error {
+	if err := t.finish(ctx); err != nil {
+		return err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over != nil {
@@ -150,6 +213,9 @@ func (t *Turn) Commit(ctx context.Context) error {
 }
 
 func (t *Turn) commit(ctx context.Context) error {
+	if t.gather != nil {
+		t.gather(&t.batch)
+	}
 	if t.ops() == 0 {
 		t.ran()
 		return nil
@@ -164,6 +230,11 @@ func (t *Turn) commit(ctx context.Context) error {
 		return err
 	}
 	t.o.info.Fence, t.o.info.State, t.o.info.Updated = res.Fence, t.size, t.k.opts.Now()
+	if len(b.Alarms)+len(b.Outbox)+len(b.Sent)+len(b.Children) > 0 {
+		if info, err := t.k.store.Info(ctx, t.o.id); err == nil && info.Fence == res.Fence { // what it counts; else it is old
+			t.o.info = info
+		}
+	}
 	t.forgetParts()
 	if t.k.opts.Committed != nil {
 		t.k.opts.Committed(t.o.id, b, res)
@@ -209,6 +280,7 @@ func (t *Turn) undo() {
 
 // Undo drops what the turn has changed since its last commit; it can go on.
 func (t *Turn) Undo() {
+	t.undoAttached()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.undo()
@@ -216,12 +288,7 @@ func (t *Turn) Undo() {
 
 // Leave commits, and ends the turn. After an error what was not committed is undone.
 func (t *Turn) Leave(ctx context.Context) error {
-	t.mu.Lock()
-	err := t.over
-	if err == nil {
-		err = t.commit(ctx)
-	}
-	t.mu.Unlock()
+	err := t.Commit(ctx)
 	t.Abandon()
 	return err
 }
@@ -230,6 +297,11 @@ func (t *Turn) Leave(ctx context.Context) error {
 func (t *Turn) Abandon() {
 	t.mu.Lock()
 	left := t.over == errOver
+	if !left && t.beside != nil {
+		t.mu.Unlock()
+		t.beside.Undo()
+		t.mu.Lock()
+	}
 	if !left {
 		t.undo()
 		t.over = errOver
@@ -241,29 +313,31 @@ func (t *Turn) Abandon() {
 	}
 }
 
-// commit commits a batch, whatever becomes of the caller, and finds out about outcomes that are not known.
+// commit commits a batch, whatever becomes of the caller, and finds out about outcomes that are not known. Once one was not known, no
+// error says that nothing was changed unless Resolve did.
 func (k *Keeper) commit(ctx context.Context, o *owned, b *instance.Batch) (instance.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	start := time.Now() // and not Options.Now, which may jump
+	var unclear error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		once, cancel := context.WithTimeout(ctx, commitTimeout)
 		res, err := k.store.Commit(once, o.id, o.info.Fence, b)
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
 			k.stats.committed(b, time.Since(start))
-		}
-		if !errors.Is(err, instance.ErrUnknown) {
+			return res, nil
+		case errors.Is(err, instance.ErrUnknown):
+			unclear = err
+		case unclear == nil:
 			return res, err
 		}
 		k.opts.Log.WarnContext(ctx, "the outcome of a commit is not known", "instance", o.id.Key, "error", err)
-		landed, now, rerr := k.resolve(ctx, o, b.ID, start, pause)
-		switch {
-		case rerr != nil && (errors.Is(rerr, instance.ErrFenced) || errors.Is(rerr, instance.ErrGone)):
-			return res, rerr
-		case rerr != nil || time.Since(start) > resolveFor:
-			return res, err
+		switch landed, now, err := k.resolve(ctx, o, b.ID, start, pause); {
+		case err != nil || time.Since(start) > resolveFor: // also when another owner came: that tells nothing of the batch
+			return res, unclear
 		case landed == instance.NotLanded:
-			o.info.Fence, b.ID = now, instance.NewBatchID()
+			o.info.Fence, b.ID, unclear = now, instance.NewBatchID(), nil
 		}
 		// One that has landed is sent again for its result.
 	}

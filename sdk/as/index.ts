@@ -58,7 +58,8 @@ export class Result {
   ) {}
 }
 
-function ask(name: string, input: string): Result {
+/** Makes any call to the host by its name, with JSON: the calls of package abi, such as `"alarm.set"` or `"socket.send"`. */
+export function ask(name: string, input: string): Result {
   const reply = abi.loadBytes(abi.skepCall(abi.storeText(name), abi.storeText(input)));
   const text = String.UTF8.decode(reply.buffer.slice(1));
   if (reply[0] == 0) return new Result(true, text);
@@ -90,7 +91,53 @@ export function callAgent(agent: string, name: string, input: string, type: stri
  * there is a result that is not ok, of kind `"not_found"`.
  */
 export function kvGet(key: string): Result {
-  const r = ask("state.get", '{"keys":[' + json.quote(key) + "]}");
+  return get("state.get", key);
+}
+
+/** Sets a key of the agent's own state to text of a media type. What was set is durable when it returns. */
+export function kvSet(key: string, value: string, type: string = "text/plain; charset=utf-8"): Result {
+  return set("state.set", key, value, type);
+}
+
+/** Deletes a key of the agent's own state. One that is not there is no error. */
+export function kvDelete(key: string): Result {
+  return ask("state.delete", '{"key":' + json.quote(key) + "}");
+}
+
+/** Reads a key of the state of the instance whose code runs, as `kvGet` does. It needs no grant. */
+export function storageGet(key: string): Result {
+  return get("storage.get", key);
+}
+
+/** Sets a key of the instance's state to text of a media type. It is part of the turn. */
+export function storageSet(key: string, value: string, type: string = "text/plain; charset=utf-8"): Result {
+  return set("storage.set", key, value, type);
+}
+
+/** Deletes a key of the instance's state. One that is not there is no error. */
+export function storageDelete(key: string): Result {
+  return ask("storage.delete", '{"key":' + json.quote(key) + "}");
+}
+
+/** Waits for so many milliseconds. Only a run can. A run that waits long is played again from its beginning. */
+export function sleep(milliseconds: i64): Result {
+  return ask("run.sleep", '{"for":' + milliseconds.toString() + "}");
+}
+
+/**
+ * Waits for an event of that type that is sent to the run, for so many milliseconds or, when that is 0, until it comes. The text is
+ * what came with it, as JSON; when the time is up the result is not ok, of kind `"timed_out"`.
+ */
+export function waitForEvent(type: string, milliseconds: i64 = 0): Result {
+  const r = ask("run.wait", '{"type":' + json.quote(type) + ',"timeout":' + milliseconds.toString() + "}");
+  if (!r.ok) return r;
+  if (json.member(r.text, "timed_out") !== null) return new Result(false, "the event did not come in time", "timed_out");
+  const data = json.member(r.text, "data");
+  return new Result(true, data === null ? "null" : data);
+}
+
+function get(call: string, key: string): Result {
+  const r = ask(call, '{"keys":[' + json.quote(key) + "]}");
   if (!r.ok) return r;
   const entries = json.member(r.text, "entries");
   if (entries === null || entries.indexOf("{") < 0) return new Result(false, "there is no such key", "not_found");
@@ -103,14 +150,8 @@ export function kvGet(key: string): Result {
   return new Result(true, bytes === null ? "" : String.UTF8.decode(json.unbase64(bytes)));
 }
 
-/** Sets a key of the agent's own state to text of a media type. What was set is durable when it returns. */
-export function kvSet(key: string, value: string, type: string = "text/plain; charset=utf-8"): Result {
-  return ask("state.set", '{"key":' + json.quote(key) + ',"type":' + json.quote(type) + ',"base64":"' + json.base64(String.UTF8.encode(value)) + '"}');
-}
-
-/** Deletes a key of the agent's own state. One that is not there is no error. */
-export function kvDelete(key: string): Result {
-  return ask("state.delete", '{"key":' + json.quote(key) + "}");
+function set(call: string, key: string, value: string, type: string): Result {
+  return ask(call, '{"key":' + json.quote(key) + ',"type":' + json.quote(type) + ',"base64":"' + json.base64(String.UTF8.encode(value)) + '"}');
 }
 
 /** An outbound request, for `fetch`. */

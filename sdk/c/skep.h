@@ -125,6 +125,7 @@ typedef struct {
 	size_t length;
 } skep_result;
 
+// skep_ask makes any call to the host by its name, with JSON: the calls of package abi, such as "alarm.set" or "socket.send".
 static inline skep_result skep_ask(const char *name, const char *input) {
 	uint64_t at = skep_abi_call(skep_store(name, strlen(name)), skep_store(input, strlen(input)));
 	size_t n = skep_abi_length(at);
@@ -365,12 +366,9 @@ static inline char *skep_secret(const char *name) {
 	return skep_format("{{secret:%s}}", name);
 }
 
-// The functions below use key-value state of the agent's own, which must have been granted. What was set is durable.
-
-// skep_kv_get reads a key. When it is not there the result is ok and its body NULL. *version, unless NULL, gets the version, or 0.
-static inline skep_result skep_kv_get(const char *key, int64_t *version) {
+static inline skep_result skep_space_get(const char *call, const char *key, int64_t *version) {
 	if (version) *version = 0;
-	skep_result r = skep_ask("state.get", skep_format("{\"keys\":[%s]}", skep_json_quote(key)));
+	skep_result r = skep_ask(call, skep_format("{\"keys\":[%s]}", skep_json_quote(key)));
 	if (!r.ok) return r;
 	const char *entries = skep_json_member(r.body, "entries");
 	const char *entry = entries ? skep_json_space(entries + 1) : "]";
@@ -390,12 +388,21 @@ static inline skep_result skep_kv_get(const char *key, int64_t *version) {
 	return r;
 }
 
+static inline skep_result skep_space_put(const char *call, const char *key, const char *type, const void *bytes, size_t length, int64_t if_version) {
+	char *condition = if_version < 0 ? skep_format("%s", "") : skep_format(",\"if\":%lld", (long long)if_version);
+	return skep_ask(call, skep_format("{\"key\":%s,\"type\":%s,\"base64\":\"%s\"%s}", skep_json_quote(key), skep_json_quote(type),
+		skep_base64_of(bytes, length), condition));
+}
+
+// The functions below use key-value state of the agent's own, which must have been granted. What was set is durable.
+
+// skep_kv_get reads a key. When it is not there the result is ok and its body NULL. *version, unless NULL, gets the version, or 0.
+static inline skep_result skep_kv_get(const char *key, int64_t *version) { return skep_space_get("state.get", key, version); }
+
 // skep_kv_put sets a key to bytes of the media type. if_version, unless below 0, is the version that the key must have, where 0
 // means that it must not be there; else the kind in the result's body is "conflict".
 static inline skep_result skep_kv_put(const char *key, const char *type, const void *bytes, size_t length, int64_t if_version) {
-	char *condition = if_version < 0 ? skep_format("%s", "") : skep_format(",\"if\":%lld", (long long)if_version);
-	return skep_ask("state.set", skep_format("{\"key\":%s,\"type\":%s,\"base64\":\"%s\"%s}", skep_json_quote(key), skep_json_quote(type),
-		skep_base64_of(bytes, length), condition));
+	return skep_space_put("state.set", key, type, bytes, length, if_version);
 }
 
 // skep_kv_set sets a key to text.
@@ -406,6 +413,33 @@ static inline skep_result skep_kv_set(const char *key, const char *text) {
 // skep_kv_delete deletes a key. One that is not there is no error.
 static inline skep_result skep_kv_delete(const char *key) {
 	return skep_ask("state.delete", skep_format("{\"key\":%s}", skep_json_quote(key)));
+}
+
+// The functions below do the same with the state of the instance whose code runs, which needs no grant. Edits are part of the turn.
+
+static inline skep_result skep_storage_get(const char *key, int64_t *version) { return skep_space_get("storage.get", key, version); }
+
+static inline skep_result skep_storage_put(const char *key, const char *type, const void *bytes, size_t length, int64_t if_version) {
+	return skep_space_put("storage.set", key, type, bytes, length, if_version);
+}
+
+static inline skep_result skep_storage_set(const char *key, const char *text) {
+	return skep_storage_put(key, "text/plain; charset=utf-8", text, strlen(text), -1);
+}
+
+static inline skep_result skep_storage_delete(const char *key) {
+	return skep_ask("storage.delete", skep_format("{\"key\":%s}", skep_json_quote(key)));
+}
+
+// skep_sleep waits for so many milliseconds. Only a run can. A run that waits long is played again from its beginning.
+static inline skep_result skep_sleep(int64_t milliseconds) {
+	return skep_ask("run.sleep", skep_format("{\"for\":%lld}", (long long)milliseconds));
+}
+
+// skep_wait waits for an event of that type that is sent to the run, for so many milliseconds or, when that is 0, until it comes. The
+// body is JSON: data is what came with the event, and timed_out is true when the time is up.
+static inline skep_result skep_wait(const char *type, int64_t milliseconds) {
+	return skep_ask("run.wait", skep_format("{\"type\":%s,\"timeout\":%lld}", skep_json_quote(type), (long long)milliseconds));
 }
 
 #endif

@@ -7,20 +7,23 @@ import (
 	"github.com/skep-dev/skep/abi"
 )
 
-// Call is one call of another agent in a Batch.
+// Call is one call of another agent, or of an instance, in a Batch.
 type Call struct {
 	Agent, Function string
-	In              any   // as for CallAgent
-	Out             any   // a pointer that gets the answer; nil throws it away
-	Err             error // set by Batch
+	Key             string // of the instance that is called; none is called when it is empty
+	Child           bool   // the instance is the caller's own, see AgentRef.Child
+	Send            bool   // a message, see Instance.Send
+	In              any    // as for CallAgent
+	Out             any    // a pointer that gets the answer; nil throws it away
+	Err             error  // set by Batch
 }
 
 // Batch makes calls at once and returns when all have ended. Each call's error is in its Err; they are joined in what Batch
-// returns.
+// returns. A journal has a batch as one entry.
 func Batch(calls ...*Call) error {
 	var frames []byte
 	for _, c := range calls {
-		body, err := encodeAgentCall(c.Agent, c.Function, c.In)
+		body, err := encodeAgentCall(c)
 		if err != nil {
 			return err
 		}

@@ -25,23 +25,29 @@ func Emit(name string, data any) error {
 // CallAgent calls a function of another agent of the same app, which must have been granted, and decodes what it returns into
 // out. in and out follow the rules of Do; a nil out throws the answer away.
 func CallAgent(agent, function string, in, out any) error {
-	body, err := encodeAgentCall(agent, function, in)
+	return call(&Call{Agent: agent, Function: function, In: in, Out: out})
+}
+
+func call(c *Call) error {
+	body, err := encodeAgentCall(c)
 	if err != nil {
 		return err
 	}
 	b, err := reply(hostCall(abi.CallAgent, body))
-	if err != nil {
+	if err != nil || c.Send {
 		return err
 	}
-	return decodeAgentResult(b, out)
+	return decodeAgentResult(b, c.Out)
 }
 
-func encodeAgentCall(agent, function string, in any) ([]byte, error) {
-	input, err := encode(in)
+func encodeAgentCall(c *Call) ([]byte, error) {
+	input, err := encode(c.In)
 	if err != nil {
-		return nil, fmt.Errorf("call %s.%s: input: %w", agent, function, err)
+		return nil, fmt.Errorf("call %s.%s: input: %w", c.Agent, c.Function, err)
 	}
-	return json.Marshal(abi.AgentCall{Agent: agent, Function: function, Type: typeOf(in), Input: input})
+	return json.Marshal(abi.AgentCall{
+		Agent: c.Agent, Function: c.Function, Type: typeOf(c.In), Input: input, Key: c.Key, Child: c.Child, Send: c.Send,
+	})
 }
 
 func decodeAgentResult(b []byte, out any) error {

@@ -12,19 +12,27 @@ import (
 //
 // Values travel as JSON, except that a []byte is the bytes as they are and a string is text. Use struct{} for a function
 // that takes or returns nothing. A panic in f becomes the call's error, and its stack a line of the log.
+//
+// When f fails or panics, the rollbacks of the steps that worked run before the call ends, the latest first.
 func Do[In, Out any](f func(In) (Out, error)) (code int32) {
+	steps = taken{}
+	err := caught(func() error { return do(f) })
+	if err == nil {
+		return 0
+	}
+	Fail(steps.rollBack(err))
+	return 1
+}
+
+// caught makes an error of a panic.
+func caught(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			Error("panic: %v\n%s", r, debug.Stack())
-			Fail(fmt.Errorf("panic: %v", r))
-			code = 1
+			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
-	if err := do(f); err != nil {
-		Fail(err)
-		return 1
-	}
-	return 0
+	return f()
 }
 
 func do[In, Out any](f func(In) (Out, error)) error {

@@ -1,6 +1,10 @@
 package skep
 
-import "encoding/binary"
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"time"
+)
 
 // The functions below are the Extism ABI. A block is memory owned by the host; 0 is no block.
 
@@ -85,6 +89,14 @@ func Config(key string) (value string, ok bool) {
 		return "", false
 	}
 	return string(load(at)), true
+}
+
+// Now is the time as the call's host gives it, which is what time.Now says as well. In a test it is the time of the Fake.
+func Now() time.Time { return time.Now() }
+
+func seed() (s [32]byte) {
+	_, _ = rand.Read(s[:]) // never fails
+	return s
 }
 
 func logLine(l level, message string) {

@@ -3,30 +3,57 @@
 package skep
 
 import (
+	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/skep-dev/skep/abi"
 )
 
-// Fake stands in for the host when an agent's functions are tested off WebAssembly. It records what they did.
+// Fake stands in for the host when an agent's functions are tested off WebAssembly. It records what they did. Its functions run in
+// an instance, whose state lasts over the calls of one fake.
 type Fake struct {
 	Config map[string]string
+
+	// Self is who the code is; agent and key are "test" unless given. A call with a Run is a run: it can wait, and time passes at once.
+	// Any other is a turn: when it fails, what it did to the instance is undone.
+	Self Identity
+
+	// Now is the host's time: a day of the year 2030 unless given. Waiting moves it.
+	Now time.Time
 
 	// Answer answers calls of other agents; nil refuses them. An error reaches the caller as a CallError.
 	Answer func(agent, function string, in []byte) (out []byte, err error)
 
+	// AnswerInstance answers calls of instances, and what was asked of a run that was started in one; nil refuses them.
+	AnswerInstance func(agent, key, method string, in []byte) (out []byte, err error)
+
 	// Fetch answers requests; nil refuses them. Placeholders of secrets stand in them as the agent wrote them.
 	Fetch func(Request) (*Response, error)
+
+	// Query answers statements of SQL; nil refuses them. Values are nil, int64, float64, string and []byte.
+	Query func(query string, params []any) (columns []string, rows [][]any, err error)
 
 	Output []byte // of the last Call
 	Failed string // the error of the last Call, "" when it worked
 	Logs   []abi.Log
 	Events []abi.Emit
 
-	input []byte
-	state fakeKV // lasts over the calls of one fake
+	Steps    []abi.StepMark    // attempts of steps that have ended
+	Messages []abi.AgentCall   // that were sent to instances
+	Runs     []abi.Start       // that were started
+	Frames   []abi.SocketSend  // that were sent to connections
+	Closed   []abi.SocketClose // connections that the code closed
+
+	input    []byte
+	state    fakeKV // of the agent
+	instance fakeInstance
+	events   map[string][]abi.Raw // that were delivered and are not read
+	seeds    uint64               // drawn by the call
+	journal  journal
 }
 
 // current is the fake that the package's functions speak to: a guest has one host, so this is one variable.
@@ -44,16 +71,38 @@ func (f *Fake) Call(function func() int32, in, out any) error {
 	}
 	currentMu.Lock()
 	defer currentMu.Unlock()
-	f.input, f.Output, f.Failed = b, nil, ""
-	current = f
-	defer func() { current = nil }()
-	if code := function(); code != 0 {
-		return errors.New(f.Failed)
+	f.begin(b)
+	f.journal = journal{input: b, began: f.Now}
+	undo := f.undo()
+	err = f.enter(function)
+	f.journal.output, f.journal.failed = f.Output, f.Failed
+	if err != nil {
+		if f.Self.Run == "" {
+			undo()
+		}
+		return err
 	}
 	if out == nil {
 		return nil
 	}
 	return decode(f.Output, out)
+}
+
+func (f *Fake) begin(input []byte) {
+	f.input, f.Output, f.Failed, f.seeds = input, nil, "", 0
+	f.Self.Agent, f.Self.Key = cmp.Or(f.Self.Agent, "test"), cmp.Or(f.Self.Key, "test")
+	if f.Now.IsZero() {
+		f.Now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+}
+
+func (f *Fake) enter(function func() int32) error {
+	current = f
+	defer func() { current = nil }()
+	if code := function(); code != 0 {
+		return errors.New(f.Failed)
+	}
+	return nil
 }
 
 func host() *Fake {
@@ -82,22 +131,36 @@ func logLine(l level, message string) {
 	f.Logs = append(f.Logs, abi.Log{Level: [...]string{"debug", "info", "warn", "error"}[l], Message: message})
 }
 
+// Now is the time as the call's host gives it, which is what time.Now says as well. In a test it is the time of the Fake.
+func Now() time.Time { return host().Now }
+
+func seed() (s [32]byte) {
+	f := host()
+	f.seeds++
+	binary.LittleEndian.PutUint64(s[:], f.seeds)
+	return s
+}
+
 func hostCall(name string, in []byte) []byte {
-	status, out := host().answer(name, in)
-	return append([]byte{byte(status)}, out...)
+	return host().journaled(name, in, func() []byte {
+		status, out := host().answer(name, in)
+		return append([]byte{byte(status)}, out...)
+	})
 }
 
 func hostBatch(calls []byte) []byte {
-	requests, err := abi.DecodeRequests(calls)
-	if err != nil {
-		panic(err) // Batch wrote them
-	}
-	var replies []byte
-	for _, r := range requests {
-		status, out := host().answer(r.Name, r.Input)
-		replies = abi.AppendReply(replies, abi.Reply{Status: status, Output: out})
-	}
-	return replies
+	return host().journaled("batch", calls, func() []byte {
+		requests, err := abi.DecodeRequests(calls)
+		if err != nil {
+			panic(err) // Batch wrote them
+		}
+		var replies []byte
+		for _, r := range requests {
+			status, out := host().answer(r.Name, r.Input)
+			replies = abi.AppendReply(replies, abi.Reply{Status: status, Output: out})
+		}
+		return replies
+	})
 }
 
 func (f *Fake) answer(name string, in []byte) (abi.Status, []byte) {
@@ -110,29 +173,39 @@ func (f *Fake) answer(name string, in []byte) (abi.Status, []byte) {
 		f.Events = append(f.Events, e)
 		return abi.OK, nil
 	case abi.CallAgent:
-		var c abi.AgentCall
-		if err := json.Unmarshal(in, &c); err != nil {
-			return refuse("invalid", err.Error())
-		}
-		if f.Answer == nil {
-			return refuse("denied", "this agent may not call agent "+c.Agent)
-		}
-		out, err := f.Answer(c.Agent, c.Function, c.Input)
-		if err != nil {
-			return refuse("failed", err.Error())
-		}
-		b, err := json.Marshal(abi.AgentResult{Type: c.Type, Output: out})
-		if err != nil {
-			return refuse("internal", err.Error())
-		}
-		return abi.OK, b
+		return answerOf(called(in, f.call))
 	case abi.CallStateGet, abi.CallStateList, abi.CallStateBatch:
 		return f.state.answer(name, in)
-	}
-	if name == abi.CallHTTP {
+	case abi.CallHTTP:
 		return f.fetch(in)
 	}
-	return refuse("invalid", "the fake host has no call "+name)
+	return f.durable(name, in)
+}
+
+func (f *Fake) call(c abi.AgentCall) (abi.AgentResult, error) {
+	if c.Send {
+		f.Messages = append(f.Messages, c)
+		return abi.AgentResult{}, nil
+	}
+	return f.result(abi.Start{Agent: c.Agent, Key: c.Key, Function: c.Function, Type: c.Type, Input: c.Input})
+}
+
+func (f *Fake) result(s abi.Start) (abi.AgentResult, error) {
+	var out []byte
+	var err error
+	switch {
+	case s.Key != "" && f.AnswerInstance != nil:
+		out, err = f.AnswerInstance(s.Agent, s.Key, s.Function, s.Input)
+	case s.Key == "" && f.Answer != nil:
+		out, err = f.Answer(s.Agent, s.Function, s.Input)
+	default:
+		err = &CallError{Kind: "denied", Message: "this agent may not call agent " + s.Agent}
+	}
+	var told *CallError
+	if err != nil && !errors.As(err, &told) {
+		err = &CallError{Kind: "failed", Message: err.Error()}
+	}
+	return abi.AgentResult{Type: s.Type, Output: out}, err
 }
 
 func (f *Fake) fetch(in []byte) (abi.Status, []byte) {

@@ -19,18 +19,22 @@ type fakeKV struct {
 }
 
 func (s *fakeKV) answer(name string, in []byte) (abi.Status, []byte) {
-	var out any
-	var err error
 	switch name {
-	case abi.CallStateGet:
-		out, err = called(in, s.get)
-	case abi.CallStateList:
-		out, err = called(in, s.list)
-	default:
-		out, err = called(in, s.edit)
+	case abi.CallStateGet, abi.CallStorageGet:
+		return answerOf(called(in, s.get))
+	case abi.CallStateList, abi.CallStorageList:
+		return answerOf(called(in, s.list))
 	}
+	return answerOf(called(in, s.edit))
+}
+
+// answerOf is the answer of a call that has come to out or to an error.
+func answerOf[Out any](out Out, err error) (abi.Status, []byte) {
 	if e, ok := err.(*CallError); ok {
 		return refuse(e.Kind, e.Message)
+	}
+	if _, none := any(out).(struct{}); none && err == nil {
+		return abi.OK, nil
 	}
 	b, merr := json.Marshal(out)
 	if err != nil || merr != nil {

@@ -7,18 +7,30 @@ import (
 	"github.com/skep-dev/skep/abi"
 )
 
-// KV is key-value state of the agent's own, which must have been granted. All cells of the agent share it, and it is gone when
-// the agent is deleted. The zero value is ready. What an edit did is durable when it returns.
+// KV is ordered key-value state. The zero value is the agent's own, which must have been granted: all cells of the agent share it, it
+// is gone when the agent is deleted, and what an edit did is durable when it returns. The state of an instance is Storage.
 //
 // Values travel by the rules of Do. A key has a version, which rises with each commit to the state and is never used again; the
 // version 0 stands for a key that is not there. An edit that wants another version than the key has fails with a CallError of
 // kind "conflict" and changes nothing.
-type KV struct{}
+type KV struct{ storage bool }
+
+// Storage is the state of the instance whose code runs: nobody else reads or writes it, and it needs no grant. Edits are part of the
+// turn: later reads of it see them, they are durable before anything that depends on them leaves the instance, and a turn that fails
+// is undone.
+var Storage = KV{storage: true}
+
+func (k KV) call(state, storage string) string {
+	if k.storage {
+		return storage
+	}
+	return state
+}
 
 // Get decodes the value of a key into out, unless that is nil, and returns its version: 0 when it is not there.
-func (KV) Get(key string, out any) (version int64, err error) {
+func (k KV) Get(key string, out any) (version int64, err error) {
 	var got abi.StateEntries
-	if err := ask(abi.CallStateGet, abi.StateGet{Keys: []string{key}}, &got); err != nil || len(got.Entries) == 0 {
+	if err := ask(k.call(abi.CallStateGet, abi.CallStorageGet), abi.StateGet{Keys: []string{key}}, &got); err != nil || len(got.Entries) == 0 {
 		return 0, err
 	}
 	e := KVEntry{got.Entries[0]}
@@ -26,24 +38,24 @@ func (KV) Get(key string, out any) (version int64, err error) {
 }
 
 // Set sets a key and returns its new version.
-func (KV) Set(key string, value any) (version int64, err error) { return editKV(KVSet(key, value)) }
+func (k KV) Set(key string, value any) (version int64, err error) { return k.edit(KVSet(key, value)) }
 
 // SetIf sets a key that has that version, and returns its new one.
-func (KV) SetIf(key string, version int64, value any) (now int64, err error) {
-	return editKV(KVSet(key, value).IfVersion(version))
+func (k KV) SetIf(key string, version int64, value any) (now int64, err error) {
+	return k.edit(KVSet(key, value).IfVersion(version))
 }
 
 // Delete deletes a key. One that is not there is no error.
-func (KV) Delete(key string) error {
-	_, err := editKV(KVDelete(key))
+func (k KV) Delete(key string) error {
+	_, err := k.edit(KVDelete(key))
 	return err
 }
 
 // Batch makes up to 128 edits in one commit, or none of them, and returns the version of the keys that were set. Versions are
 // held against the state as it was before.
-func (KV) Batch(edits ...KVEdit) (version int64, err error) { return editKV(edits...) }
+func (k KV) Batch(edits ...KVEdit) (version int64, err error) { return k.edit(edits...) }
 
-func editKV(edits ...KVEdit) (int64, error) {
+func (k KV) edit(edits ...KVEdit) (int64, error) {
 	var in abi.StateBatch
 	for _, e := range edits {
 		if e.err != nil {
@@ -52,14 +64,14 @@ func editKV(edits ...KVEdit) (int64, error) {
 		in.Edits = append(in.Edits, e.wire)
 	}
 	var out abi.StateVersion
-	err := ask(abi.CallStateBatch, in, &out)
+	err := ask(k.call(abi.CallStateBatch, abi.CallStorageBatch), in, &out)
 	return out.Version, err
 }
 
 // List returns a page of entries in the order of keys, and what to set After to for the next one: "" at the end.
-func (KV) List(r KVRange) (entries []KVEntry, after string, err error) {
+func (k KV) List(r KVRange) (entries []KVEntry, after string, err error) {
 	var got abi.StateEntries
-	if err := ask(abi.CallStateList, abi.StateList(r), &got); err != nil {
+	if err := ask(k.call(abi.CallStateList, abi.CallStorageList), abi.StateList(r), &got); err != nil {
 		return nil, "", err
 	}
 	for _, e := range got.Entries {
@@ -146,13 +158,17 @@ func (e KVEdit) IfVersion(version int64) KVEdit {
 	return e
 }
 
-// ask makes one call whose input and output are JSON.
+// ask makes one call whose input and output are JSON. No input is none at all, and a nil out throws the answer away.
 func ask(name string, in, out any) error {
-	b, err := json.Marshal(in)
-	if err != nil {
-		return err
+	var b []byte
+	if in != nil {
+		var err error
+		if b, err = json.Marshal(in); err != nil {
+			return err
+		}
 	}
-	if b, err = reply(hostCall(name, b)); err != nil {
+	b, err := reply(hostCall(name, b))
+	if err != nil || out == nil {
 		return err
 	}
 	if err := json.Unmarshal(b, out); err != nil {

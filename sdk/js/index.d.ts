@@ -5,6 +5,12 @@
  * type checkers and for tests.
  */
 
+import type {
+  BroadcastOptions, Connection, Durable, Duration, OneWay, Schedule, ScheduleOptions, SQL, Step, Storage, When,
+} from "./durable.js";
+
+export type * from "./durable.js";
+
 declare global {
   interface RequestInit {
     /** A request whose body is a stream may say so, as other runtimes want it. */
@@ -16,7 +22,8 @@ declare global {
 export type Config = Readonly<Record<string, string>>;
 
 /** What a call is given besides its input. */
-export interface Context<C extends object = Config> {
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export interface Context<C extends object = Config, S = any> extends Durable<S> {
   /** Settings of the agent. */
   readonly config: C;
   /**
@@ -28,8 +35,12 @@ export interface Context<C extends object = Config> {
   /**
    * Another agent of the same app, which must have been granted to this one. A method of the result calls the function of that
    * name: `await ctx.agent<typeof tools>("text-tool").stats("some text")`.
+   *
+   * With a key it is that agent's instance: `await ctx.agent<Room>("room", "lobby").say("hello")`. With `send` the call is a message:
+   * it leaves when the turn has been stored, takes effect once, and nothing comes back.
    */
-  agent<T = AnyAgent>(name: string): Remote<T>;
+  agent<T = AnyAgent>(name: string, key?: string): Remote<T>;
+  agent<T = AnyAgent>(name: string, key: string, options: { send: true }): OneWay<T>;
   /** Key-value state of the agent's own, when it was granted. */
   readonly kv: KV;
   /** Writes to the console, which shows in the agent's log and in the session's events. */
@@ -92,24 +103,91 @@ export type Remote<T> = {
  * A method gets the call's input and, after it, a {@link Context} with the same members as `this`. A fresh object is made for
  * every call: what a method leaves in `this` or in a module's variables is gone with the call.
  */
-export class Agent<C extends object = Config> implements Context<C> {
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export class Agent<C extends object = Config, S = any> implements Context<C, S> {
   readonly config: C;
   readonly kv: KV;
   readonly log: Log;
   emit(name: string, data?: unknown): void;
-  agent<T = AnyAgent>(name: string): Remote<T>;
+  agent<T = AnyAgent>(name: string, key?: string): Remote<T>;
+  agent<T = AnyAgent>(name: string, key: string, options: { send: true }): OneWay<T>;
   waitUntil(promise: Promise<unknown>): void;
 
+  readonly key: string | undefined;
+  readonly name: string;
+  readonly runId: string | undefined;
+  readonly sessionId: string | undefined;
+  readonly storage: Storage;
+  readonly sql: SQL;
+  readonly state: S;
+  setState(next: S): void;
+  schedule(when: When, method?: keyof this & string, payload?: unknown, options?: ScheduleOptions): Promise<Schedule>;
+  scheduleEvery(seconds: number, method?: keyof this & string, payload?: unknown, options?: ScheduleOptions): Promise<Schedule>;
+  listSchedules(): Promise<Schedule[]>;
+  getSchedule(name: string): Promise<Schedule | undefined>;
+  cancelSchedule(name: string): Promise<boolean>;
+  setAlarm(when: Date | number): Promise<void>;
+  getAlarm(): Promise<number | null>;
+  deleteAlarm(): Promise<void>;
+  readonly step: Step;
+  sleep(duration: Duration): Promise<void>;
+  sleepUntil(when: Date | number): Promise<void>;
+  waitForEvent<T = unknown>(type: string, options?: { timeout?: Duration }): Promise<T>;
+  /** {@link Durable.run}, without its types: agents have methods of that name. The `run` that is imported has them. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  run(functionName: any, input?: any, ...rest: any[]): any;
+  child<T = AnyAgent>(key: string): Remote<T>;
+  child<T = AnyAgent>(key: string, options: { send: true }): OneWay<T>;
+  child<T = AnyAgent>(agent: string, key: string): Remote<T>;
+  child<T = AnyAgent>(agent: string, key: string, options: { send: true }): OneWay<T>;
+  deleteChild(key: string): Promise<void>;
+  deleteChild(agent: string, key: string): Promise<void>;
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  connections<A = any>(tag?: string): Promise<Connection<A>[]>;
+  broadcast(data: unknown, options?: BroadcastOptions): Promise<void>;
+
   /** Answers a message that was sent to a session. What it returns is the result of the run. */
-  onMessage?(message: Message<never>, ctx: Context<C>): unknown;
+  onMessage?(message: Message<never>, ctx: Context<C, S>): unknown;
   /** Answers an HTTP request to `/v1/agents/NAME/http/...`, whose URL it sees from the root on. */
-  fetch?(request: Request, env: C, ctx: Context<C>): Response | Promise<Response>;
+  fetch?(request: Request, env: C, ctx: Context<C, S>): Response | Promise<Response>;
+
+  /** What {@link Durable.state} is until it is set: a value, or a method that returns it. */
+  initialState?: S | (() => S);
+  /**
+   * Is asked before each change of the state, and refuses it by throwing. It is not async.
+   * @param source `"server"` for the agent's own `setState`, else the id of the connection that the change came by
+   */
+  validateStateChange?(next: S, source: string): void;
+  /** Is told of each change of the state, after it was made. */
+  onStateChanged?(state: S, source: string): unknown;
+  /** Is called before the first turn of an instance, and stored with it. */
+  onStart?(): unknown;
+  /** Is called before the first turn of an instance on other code. `from` is the digest of the code before. */
+  onUpgrade?(from: string): unknown;
+  /** Is called by {@link Durable.setAlarm}, and by schedules that name no method. It is called again when it throws. */
+  onAlarm?(payload: never, ctx: Context<C, S>): unknown;
+  /** A client has connected. Throwing refuses it. */
+  onConnect?(connection: Connection, event: { request: { url: string; headers: Headers } }, ctx: Context<C, S>): unknown;
+  /** A client has sent a frame: text, or bytes. */
+  onSocketMessage?(connection: Connection, data: string | Uint8Array, ctx: Context<C, S>): unknown;
+  /** A connection has closed. 1005 means that no code was given. Nothing can be sent on it any more. */
+  onClose?(connection: Connection, code: number, reason: string, ctx: Context<C, S>): unknown;
 }
 
-/** The shape of a default export that is an object instead of a class. */
-export interface AgentObject<C extends object = Config> {
-  fetch?(request: Request, env: C, ctx: Context<C>): Response | Promise<Response>;
-  onMessage?(message: Message<never>, ctx: Context<C>): unknown;
+/** The shape of a default export that is an object instead of a class. It has the members of {@link Context} as `this`. */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export interface AgentObject<C extends object = Config, S = any> {
+  fetch?(request: Request, env: C, ctx: Context<C, S>): Response | Promise<Response>;
+  onMessage?(message: Message<never>, ctx: Context<C, S>): unknown;
+  initialState?: S | (() => S);
+  validateStateChange?(next: S, source: string): void;
+  onStateChanged?(state: S, source: string): unknown;
+  onStart?(): unknown;
+  onUpgrade?(from: string): unknown;
+  onAlarm?(payload: never, ctx: Context<C, S>): unknown;
+  onConnect?(connection: Connection, event: { request: { url: string; headers: Headers } }, ctx: Context<C, S>): unknown;
+  onSocketMessage?(connection: Connection, data: string | Uint8Array, ctx: Context<C, S>): unknown;
+  onClose?(connection: Connection, code: number, reason: string, ctx: Context<C, S>): unknown;
 }
 
 /** Writes an event of the agent's own to the session's log. See {@link Context.emit}. */
@@ -202,8 +280,44 @@ export interface KVRange {
 /** Key-value state of the agent's own. See {@link KV}. */
 export const kv: KV;
 
-/** Another agent of the same app. See {@link Context.agent}. */
-export function agent<T = AnyAgent>(name: string): Remote<T>;
+/** Another agent of the same app, or an instance of it. See {@link Context.agent}. */
+export function agent<T = AnyAgent>(name: string, key?: string): Remote<T>;
+export function agent<T = AnyAgent>(name: string, key: string, options: { send: true }): OneWay<T>;
+
+/** Keys of an instance's own, and SQL. See {@link Durable.storage}. */
+export const storage: Storage;
+/** SQL over an instance's own tables. See {@link SQL}. */
+export const sql: SQL;
+/** Does a part of a run under a name. See {@link Step}. */
+export const step: Step;
+/** See {@link Durable.waitForEvent}. */
+export const waitForEvent: Durable["waitForEvent"];
+/** See {@link Durable.run}. */
+export const run: Durable["run"];
+/** See {@link Durable.child}. */
+export const child: Durable["child"];
+/** See {@link Durable.deleteChild}. */
+export const deleteChild: Durable["deleteChild"];
+/** See {@link Durable.schedule}. */
+export const schedule: Durable["schedule"];
+/** See {@link Durable.scheduleEvery}. */
+export const scheduleEvery: Durable["scheduleEvery"];
+/** See {@link Durable.listSchedules}. */
+export const listSchedules: Durable["listSchedules"];
+/** See {@link Durable.getSchedule}. */
+export const getSchedule: Durable["getSchedule"];
+/** See {@link Durable.cancelSchedule}. */
+export const cancelSchedule: Durable["cancelSchedule"];
+/** See {@link Durable.setAlarm}. */
+export const setAlarm: Durable["setAlarm"];
+/** See {@link Durable.getAlarm}. */
+export const getAlarm: Durable["getAlarm"];
+/** See {@link Durable.deleteAlarm}. */
+export const deleteAlarm: Durable["deleteAlarm"];
+/** See {@link Durable.connections}. */
+export const connections: Durable["connections"];
+/** See {@link Durable.broadcast}. */
+export const broadcast: Durable["broadcast"];
 
 /** Calls a function of another agent, which must have been granted to this one. */
 export function callAgent<O = unknown>(agent: string, functionName: string, input?: unknown): Promise<O>;
@@ -221,8 +335,15 @@ export function callAgent<O = unknown>(agent: string, functionName: string, inpu
  */
 export function secret(name: string): string;
 
-/** Resolves after so many milliseconds. */
-export function sleep(ms: number): Promise<void>;
+/** Resolves after so long. In a run of an instance that may be years; elsewhere it is up to 24 days. */
+export function sleep(duration: Duration): Promise<void>;
+/** Resolves at a time: a `Date`, or milliseconds since 1970. */
+export function sleepUntil(when: Date | number): Promise<void>;
+
+/** An error after which a step is not tried again. */
+export class NonRetryableError extends Error {
+  constructor(message: string, name?: string);
+}
 
 /** What a refused or failed request to Skep rejects with. A failed `fetch` rejects with a `TypeError` that has one as its `cause`. */
 export class SkepError extends Error {

@@ -61,13 +61,58 @@ for (const level of ["trace", "debug", "info", "warn", "error"]) {
   log[level] = (...values) => console[level](...values);
 }
 
-export function agent(name) {
-  return new Proxy(
-    {},
-    {
-      get: (_, method) => (method === "then" ? undefined : (input) => callAgent(name, method, input)),
-    },
-  );
+// durable passes each call on to the instance of the test.
+const durable =
+  (name) =>
+  (...args) =>
+    need(`${name}()`).instance[name](...args);
+
+export const agent = durable("agent");
+export const child = durable("child");
+export const deleteChild = durable("deleteChild");
+export const run = durable("run");
+export const schedule = durable("schedule");
+export const scheduleEvery = durable("scheduleEvery");
+export const listSchedules = durable("listSchedules");
+export const getSchedule = durable("getSchedule");
+export const cancelSchedule = durable("cancelSchedule");
+export const setAlarm = durable("setAlarm");
+export const getAlarm = durable("getAlarm");
+export const deleteAlarm = durable("deleteAlarm");
+export const sleepUntil = durable("sleepUntil");
+export const waitForEvent = durable("waitForEvent");
+export const connections = durable("connections");
+export const broadcast = durable("broadcast");
+
+export const step = Object.assign((...args) => need("step()").instance.step(...args), {
+  do: (...args) => need("step.do()").instance.step(...args),
+  sleep: (name, duration) => sleep(duration),
+  sleepUntil: (name, when) => sleepUntil(when),
+  waitForEvent: (...args) => need("step.waitForEvent()").instance.stepWaitForEvent(...args),
+});
+
+export const sql = Object.assign((...args) => need("sql").instance.sql(...args), {
+  raw: (...args) => need("sql.raw()").instance.sqlRaw(...args),
+});
+
+export const storage = {
+  ...Object.fromEntries(
+    ["get", "getMany", "getEntry", "set", "delete", "compareAndSet", "batch", "list", "entries"].map((name) => [
+      name,
+      (...args) => need("storage").instance.storage[name](...args),
+    ]),
+  ),
+  sql,
+};
+
+export class NonRetryableError extends Error {
+  constructor(message, name = "NonRetryableError") {
+    super(message);
+    this.name = name;
+  }
+  get retryable() {
+    return false;
+  }
 }
 
 export function secret(name) {
@@ -79,34 +124,38 @@ export function secret(name) {
   return `{{secret:${name}}}`;
 }
 
-export function sleep(ms) {
-  return new Promise((resolve) => setTimeout(resolve, ms));
+export function sleep(duration) {
+  return host === undefined ? new Promise((resolve) => setTimeout(resolve, duration)) : host.instance.sleep(duration);
 }
 
 export function waitUntil(promise) {
   need("waitUntil()").waitUntil(promise);
 }
 
-// context is what a call is given besides its input; Agent has the same members.
-export const context = { config, emit, agent, kv, log, waitUntil };
+const functions = {
+  emit, agent, child, deleteChild, run, schedule, scheduleEvery, listSchedules, getSchedule, cancelSchedule, setAlarm, getAlarm,
+  deleteAlarm, sleep, sleepUntil, waitForEvent, connections, broadcast, waitUntil,
+  setState: (next) => need("setState()").instance.setState(next),
+};
+const values = { config, kv, log, storage, sql, step };
+const ids = Object.fromEntries(["key", "name", "runId", "sessionId", "state"].map((name) => [name, () => need(name).instance[name]]));
 
-export class Agent {
-  get config() {
-    return config;
-  }
-  get kv() {
-    return kv;
-  }
-  get log() {
-    return log;
-  }
-  emit(name, data) {
-    emit(name, data);
-  }
-  agent(name) {
-    return agent(name);
-  }
-  waitUntil(promise) {
-    waitUntil(promise);
-  }
+// context is what a call is given besides its input; Agent has the same members.
+export const context = { ...values, ...functions };
+for (const [name, get] of Object.entries(ids)) {
+  Object.defineProperty(context, name, { get, configurable: true });
+}
+
+export class Agent {}
+for (const [name, value] of Object.entries(functions)) {
+  Object.defineProperty(Agent.prototype, name, { value, writable: true, configurable: true });
+}
+for (const [name, get] of [...Object.entries(ids), ...Object.entries(values).map(([name, value]) => [name, () => value])]) {
+  Object.defineProperty(Agent.prototype, name, {
+    get,
+    set(value) {
+      Object.defineProperty(this, name, { value, writable: true, configurable: true, enumerable: true });
+    },
+    configurable: true,
+  });
 }

@@ -73,6 +73,16 @@ export class FakeKV {
     return this.#version;
   }
 
+  // save returns what restore takes, to undo what came between.
+  save() {
+    return [this.#entries, this.#version];
+  }
+
+  restore([entries, version]) {
+    this.#entries = entries;
+    this.#version = version;
+  }
+
   async getEntry(key) {
     const e = this.#entries.get(key);
     return e && { ...e, value: copy(e.value) };

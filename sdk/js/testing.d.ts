@@ -1,27 +1,88 @@
-import type { AnyAgent, KV } from "./index.js";
+import type { AnyAgent, Duration, KV, SQLValue } from "./index.js";
 
-/** A double of Skep: it calls an agent's functions in this process and records what they did. */
+/**
+ * A double of Skep: it calls an agent's functions in this process and records what they did. It is one instance of the agent, whose
+ * storage, state, schedules and connections last over the calls.
+ */
 export class FakeHost {
   constructor(options?: {
     /** Settings of the agent. */
     config?: Record<string, string>;
-    /** Other agents that it may call, by name. */
-    agents?: Record<string, AnyAgent>;
+    /** Other agents that it may call, by name: an object, or for instances a function of the key that returns one. */
+    agents?: Record<string, AnyAgent | ((key: string) => AnyAgent)>;
     /**
      * Answers the agent's `fetch`, in place of the network: without it every request is refused, as it is where nothing is granted.
      * Placeholders of secrets stand in the request as the agent wrote them.
      */
     fetch?: (request: Request) => Response | Promise<Response>;
-    /** What its state has at first, by key. */
+    /** What its `kv` has at first, by key. */
     state?: Record<string, unknown>;
+    /** The instance's key, `"test"` unless given. */
+    key?: string;
+    /** The agent's name, `"agent"` unless given. */
+    name?: string;
+    /** What the instance's `storage` has at first, by key. */
+    storage?: Record<string, unknown>;
+    /** What its `state` is at first. */
+    shared?: unknown;
+    /** Answers SQL with rows, such as by the SQLite of your runtime. Without it SQL is refused. */
+    sql?: (query: string, params: SQLValue[]) => Record<string, unknown>[] | { rows: Record<string, unknown>[]; columns?: string[]; changes?: number };
+    /** What the clock shows at first: 1 January 2026 unless given. */
+    now?: Date | number;
   });
-  /** Its state, which lasts over the calls of one host. No grant bounds it. */
+  /** The agent's `kv`. No grant bounds it. */
   readonly kv: KV;
+  /** The instance's `storage`. */
+  readonly storage: KV;
+  /** The state that clients see, or `undefined` before it was set. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  readonly shared: any;
   /** What was emitted, oldest first. */
   readonly events: { name: string; data?: unknown }[];
+  /** The attempts of steps that have ended, oldest first. */
+  readonly steps: { name: string; attempt: number; error?: string; rollback?: boolean }[];
+  /** The messages that were sent to instances. */
+  readonly sent: { agent: string; key?: string; method: string; input?: unknown }[];
+  /** The instances of its own that it deleted. */
+  readonly deleted: { agent: string; key: string }[];
+  /** What the clock shows, in milliseconds since 1970. It moves by {@link advance} only; `Date` does not know of it. */
+  readonly now: number;
+
   /**
-   * Calls a function of an agent.
+   * Calls a function of an agent, as a turn: when it throws, what it changed is undone and what it sent is not sent.
    * @param agent the imported module (`import * as agent from "./agent.ts"`), its class, or its object
    */
   call<O = unknown>(agent: unknown, functionName: string, input?: unknown): Promise<O>;
+  /** Begins a run of a function. Its waits are by the clock of the test. */
+  start<O = unknown>(agent: unknown, functionName: string, input?: unknown): { id: string; result: Promise<O> };
+  /** Moves the clock: waits end and schedules ring in their order, but for those of cron lines. */
+  advance(time: Duration): Promise<void>;
+  /** Makes the call of a schedule now. */
+  ring(name: string): Promise<unknown>;
+  /** Sends an event to the run that waits for that type, or to the next that does. */
+  deliver(type: string, data?: unknown): Promise<void>;
+  /** Connects a client: `onConnect` has run when the promise resolves. */
+  connect(
+    agent: unknown,
+    options?: { id?: string; url?: string; headers?: Record<string, string>; tags?: string[] },
+  ): Promise<FakeConnection>;
+}
+
+/** A client's end of a connection. */
+export interface FakeConnection {
+  readonly id: string;
+  readonly tags: string[];
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  readonly attachment: any;
+  /** What the agent has sent, oldest first. */
+  readonly frames: (string | Uint8Array)[];
+  /** How it was closed, by either end. */
+  readonly closed?: { code: number; reason: string };
+  /** Sends a frame: `onSocketMessage` has run when the promise resolves. */
+  send(data: string | Uint8Array): Promise<void>;
+  /** Changes the state as a client does. */
+  setState(next: unknown): Promise<void>;
+  /** Calls a method as a client does. */
+  call<O = unknown>(method: string, ...args: unknown[]): Promise<O>;
+  close(code?: number, reason?: string): Promise<void>;
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCrates runs the tests of the crate and of the example that uses it, for the machine they run on.
+// TestCrates runs the tests of the crate and of the examples that use it, for the machine they run on.
 func TestCrates(t *testing.T) {
 	cargo, rustc := tools()
 	if cargo == "" {
@@ -19,7 +19,7 @@ func TestCrates(t *testing.T) {
 		t.Skip("there is no cargo with a rustc beside it")
 	}
 	target := t.TempDir()
-	for _, dir := range []string{".", "../../examples/hello-rust"} {
+	for _, dir := range []string{".", "../../examples/hello-rust", "../../examples/rust-counter"} {
 		// Reading the directory keeps go test from taking an old result for that of changed files.
 		if err := filepath.WalkDir(dir, func(string, fs.DirEntry, error) error { return nil }); err != nil {
 			t.Fatal(err)

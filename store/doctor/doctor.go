@@ -153,7 +153,13 @@ func (r *Report) refused(check string, err error) error {
 	if e.Kind != agent.Internal {
 		return err
 	}
-	r.add(Damage, check, restore, "%v", err)
+	of := ""
+	if c, ok := errors.AsType[*store.CorruptError](err); ok {
+		if id, ok := c.Instance(); ok {
+			of = fmt.Sprintf("instance %q of agent %s in app %s: ", id.Key, id.Agent, id.App)
+		}
+	}
+	r.add(Damage, check, restore, "%s%v", of, err)
 	return nil
 }
 

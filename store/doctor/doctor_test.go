@@ -2,15 +2,19 @@ package doctor_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/doctor"
 	"github.com/skep-dev/skep/store/engine"
+	"github.com/skep-dev/skep/store/instance"
+	"github.com/skep-dev/skep/store/kv"
 	"github.com/skep-dev/skep/store/ledger"
 )
 
@@ -18,6 +22,7 @@ const app = agent.DefaultApp
 
 var (
 	code  = []byte("export default {}")
+	pages = []byte("pages of a sleeping cell")
 	input = bytes.Repeat([]byte("x"), 200_000)
 )
 
@@ -49,6 +54,7 @@ func fill(t *testing.T, dir string, k engine.Kind) {
 	}, store.Once{}); err != nil {
 		t.Fatal(err)
 	}
+	addInstance(t, s)
 	l, err := ledger.Open(t.Context(), s, dir, nil)
 	if err == nil {
 		err = l.Append(agent.UsageEvent{Kind: agent.UseCall, App: app, Agent: "a", Outcome: agent.Succeeded})
@@ -63,6 +69,35 @@ func fill(t *testing.T, dir string, k engine.Kind) {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addInstance makes an instance with a part of most kinds.
+func addInstance(t *testing.T, s *store.Store) {
+	t.Helper()
+	ctx, in := t.Context(), s.Instances()
+	a, err := s.Agent(ctx, app, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.PutBlob(ctx, pages); err != nil {
+		t.Fatal(err)
+	}
+	id := instance.ID{App: app, Agent: a.ID, Key: "room/1"}
+	info, err := in.Acquire(ctx, id, instance.ID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Commit(ctx, id, info.Fence, &instance.Batch{
+		ID:       instance.NewBatchID(),
+		State:    []agent.StateEdit{{Act: agent.StateSet, Key: "k", Value: agent.Text("v")}},
+		Events:   []instance.Append{{Log: instance.OwnLog("l"), Event: agent.Event{Kind: agent.EventEmit, Data: []byte("1")}}},
+		Journal:  []instance.Entry{{Run: "R", Data: []byte("x")}, {Run: "R"}},
+		Alarms:   []instance.AlarmEdit{{Alarm: instance.Alarm{Name: "wake", At: time.Unix(1, 0)}}},
+		Outbox:   []instance.Send{{To: id}},
+		Snapshot: &instance.Snapshot{Blobs: []agent.Digest{agent.DigestOf(pages)}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -112,6 +147,7 @@ func TestExamine(t *testing.T) {
 		{"orphan damaged", func(t *testing.T, dir string) { change(t, blobFile(dir, []byte("an orphan")), flipped) }, doctor.Note, "is damaged, and nothing names it"},
 		{"blob damaged", func(t *testing.T, dir string) { change(t, blobFile(dir, input), flipped) }, doctor.Damage, "blobs: "},
 		{"blob lost", func(t *testing.T, dir string) { os.Remove(blobFile(dir, input)) }, doctor.Damage, "is missing"},
+		{"snapshot lost", func(t *testing.T, dir string) { os.Remove(blobFile(dir, pages)) }, doctor.Damage, `instance "room/1" of agent`},
 		{"code damaged", func(t *testing.T, dir string) { change(t, blobFile(dir, code), flipped) }, doctor.Damage, "rec/plugins/default/p@1"},
 		{"usage", func(*testing.T, string) {}, doctor.Fine, "usage: 1 files with 1 events are whole"},
 		{"usage torn", func(t *testing.T, dir string) {
@@ -151,6 +187,61 @@ func TestExamine(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Any record of an instance that is lost or changed is told of with the instance's name.
+func TestDamagedInstance(t *testing.T) {
+	dir := t.TempDir()
+	fill(t, dir, engine.Pebble)
+	kinds := map[string]int{}
+	for _, c := range instanceRecords(t, dir) {
+		kinds[strings.Join(strings.Split(string(c.Key), "/")[:2], "/")]++
+		bad := bytes.Clone(c.Value)
+		bad[len(bad)-1] ^= 1
+		for _, change := range []kv.Change{{Key: c.Key, Value: bad}, {Key: c.Key, Delete: true}} {
+			put(t, dir, change)
+			r, err := doctor.Examine(t.Context(), dir, nil)
+			if err != nil || !found(r, doctor.Damage, `instance "room/1" of agent`) {
+				t.Errorf("%s, deleted %v: %v, %+v", c.Key, change.Delete, err, r.Findings)
+			}
+		}
+		put(t, dir, c)
+	}
+	if r, err := doctor.Examine(t.Context(), dir, nil); err != nil || r.Damaged() || len(kinds) < 5 {
+		t.Errorf("%v, %v, %+v", kinds, err, r.Findings)
+	}
+}
+
+// instanceRecords returns the records of a closed store that belong to instances.
+func instanceRecords(t *testing.T, dir string) (out []kv.Change) {
+	t.Helper()
+	inDatabase(t, dir, func(db kv.DB) error {
+		return db.View(t.Context(), func(r kv.Reader) error {
+			return r.Scan(nil, nil, false, func(k, v []byte) error {
+				if strings.Contains(string(k), "room.2f1") {
+					out = append(out, kv.Change{Key: bytes.Clone(k), Value: bytes.Clone(v)})
+				}
+				return nil
+			})
+		})
+	})
+	return out
+}
+
+func put(t *testing.T, dir string, c kv.Change) {
+	t.Helper()
+	inDatabase(t, dir, func(db kv.DB) error { return db.Apply(t.Context(), []kv.Change{c}) })
+}
+
+func inDatabase(t *testing.T, dir string, do func(kv.DB) error) {
+	t.Helper()
+	db, err := engine.Open(dir, engine.Unknown, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(do(db), db.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -52,7 +52,7 @@ type Batch struct {
 // unknown status of a new run is Queued, and a zero Created is filled in.
 type RunEdit struct {
 	From    agent.RunStatus // UnknownStatus makes the run; one that is there then is Exists
-	Run     agent.Run       // an empty Agent of a new one means the instance's
+	Run     agent.Run       // as a whole, as it is to be; an empty Agent of a new one means the instance's
 	Session *agent.Session  // made before the run, for Run.Session and the instance's key; nil when it is there. It counts as a part
 }
 

@@ -1,5 +1,8 @@
 // What authors write; the type checker must take it, and refuse what is marked.
-import { Agent, SkepError, agent, callAgent, config, emit, kv, log, sleep, type AgentObject, type Context, type Message } from "skep";
+import {
+  Agent, NonRetryableError, SkepError, agent, callAgent, child, config, deleteChild, emit, kv, log, run, sleep, step, storage, waitForEvent,
+  type AgentObject, type Connection, type Context, type Message, type Schedule,
+} from "skep";
 
 const tool = {
   stats(text: string) {
@@ -58,4 +61,91 @@ export async function remembers(_: unknown, ctx: Context) {
   // @ts-expect-error: a check names a version
   await kv.batch([{ op: "check", key: "k" }]);
   return [now, (await kv.list({ limit: 1 })).after, await kv.getMany<number>(["a", "b"])];
+}
+
+interface Count {
+  n: number;
+}
+
+export class Durable extends Agent<{ word?: string }, Count> {
+  initialState = { n: 0 };
+  validateStateChange(next: Count, source: string) {
+    if (next.n < 0) throw new RangeError(source);
+  }
+  onStateChanged(state: Count) {
+    this.emit("changed", state.n);
+  }
+  async remind(text: string) {
+    await this.broadcast({ text }, { tag: "room", except: ["c1"] });
+  }
+  async onAlarm(payload: { n: number }) {
+    this.setState({ n: this.state.n + payload.n });
+    // @ts-expect-error: the state has a shape
+    this.setState({ m: 1 });
+  }
+  async onConnect(connection: Connection<{ name: string }>, { request }: { request: { url: string; headers: Headers } }) {
+    await connection.attach({ name: new URL(request.url).searchParams.get("name") ?? "" });
+    const name: string | undefined = connection.state?.name;
+    connection.send(name ?? new Uint8Array([1]));
+  }
+  onSocketMessage(connection: Connection, data: string | Uint8Array) {
+    if (data === "bye") void connection.close(4000, "enough");
+  }
+  async plan() {
+    const s: Schedule = await this.schedule(60, "remind", "tea", { name: "tea", keep: true, retry: { attempts: 3, delay: 1 } });
+    await this.schedule({ cron: "0 9 * * 1-5", zone: "Europe/Rome" }, "remind", "stand up", { missed: "skip", overlap: "queue" });
+    await this.scheduleEvery(3600, "onAlarm", { n: 1 });
+    await this.setAlarm(new Date());
+    // @ts-expect-error: there is no such method
+    await this.schedule(1, "remindd");
+    // @ts-expect-error: every is in seconds
+    await this.schedule({ every: "1 hour" });
+    return [s.at.getTime(), await this.cancelSchedule(s.name), (await this.getSchedule("tea"))?.cron, (await this.listSchedules()).length];
+  }
+  async work(input: { id: string }) {
+    const paid: { id: string } = await this.step("charge", { retries: { limit: 3, delay: "5 seconds" }, timeout: "1 minute" }, async ({ attempt }) => ({ id: input.id + attempt }), {
+      rollback: ({ output, error }) => this.log.warn(output.id, error),
+    });
+    const n: number = await this.step.do("count", () => 1);
+    await this.sleep("2 days");
+    await this.step.sleep("nap", 500);
+    const { by } = await this.waitForEvent<{ by: string }>("approved", { timeout: "1 week" });
+    const event = await this.step.waitForEvent<{ ok: boolean }>("go", { type: "go" });
+    const handle = await run<number>("plan", undefined, { key: "other" });
+    const result: number = await handle.result();
+    if (!event.payload.ok) throw new NonRetryableError("stopped");
+    return [paid.id, n, by, result, this.key, this.runId];
+  }
+  async others() {
+    const words: { words: number } = await this.agent<typeof tool>("text-tool", "main").stats("a b");
+    const nothing: void = await this.agent<typeof tool>("text-tool", "main", { send: true }).stats("a b");
+    await this.child<typeof tool>("c1").stats("x");
+    await child<typeof tool>("text-tool", "c1", { send: true }).stats("x");
+    await deleteChild("text-tool", "c1");
+    return [words, nothing];
+  }
+  async rows(after: number) {
+    await this.sql`CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, text TEXT)`;
+    const notes = await this.sql<{ id: number; text: string }>`SELECT * FROM note WHERE id > ${after} AND text <> ${null}`;
+    const { columns, changes } = await storage.sql.raw("DELETE FROM note WHERE id = ?", 1n);
+    // @ts-expect-error: a date is no value of SQL
+    await this.sql`SELECT ${new Date()}`;
+    await this.storage.batch([{ op: "set", key: "k", value: 1 }]);
+    return [notes.map((note) => note.text.length), columns.length, changes];
+  }
+}
+
+/** Agents may have methods with names of ours. */
+export class Own extends Agent {
+  run(task: { goal: string }) {
+    return task.goal;
+  }
+}
+
+export async function inAFunction(_: unknown, ctx: Context<Record<string, string>, Count>) {
+  ctx.setState({ n: ctx.state.n + 1 });
+  await step("one", () => 1);
+  await waitForEvent("x");
+  await ctx.schedule(1, "plain");
+  return [ctx.key, ctx.name, ctx.sessionId, (await ctx.connections("t")).map((c) => c.id)];
 }

@@ -25,13 +25,15 @@ pub struct Call {
 
 impl Call {
     pub fn new<I: Output>(agent: &str, function: &str, input: I) -> Call {
-        let input = base64::encode(&input.encode());
-        let body = object! { "agent": agent, "function": function, "type": I::TYPE, "input": input };
-        Call { body: body.to_string().into_bytes() }
+        Call { body: call_of(agent, function, input).to_string().into_bytes() }
     }
 }
 
-/// Makes calls at once and returns what became of each, in order, when all have ended.
+pub(crate) fn call_of<I: Output>(agent: &str, function: &str, input: I) -> Value {
+    object! { "agent": agent, "function": function, "type": I::TYPE, "input": base64::encode(&input.encode()) }
+}
+
+/// Makes calls at once and returns what became of each, in order, when all have ended. A journal has a batch as one entry.
 pub fn batch<O: Input>(calls: &[Call]) -> Result<Vec<Result<O>>> {
     let mut frames = Vec::new();
     for c in calls {
@@ -53,8 +55,18 @@ pub(crate) fn call(name: &str, input: &[u8]) -> Result<Vec<u8>> {
     result(*status, body).map(<[u8]>::to_vec)
 }
 
+/// Makes a call whose input and answer are JSON. `null` is no input at all, and no answer is `null`.
+pub(crate) fn ask(name: &str, input: &Value) -> Result<Value> {
+    let text = if input.is_null() { String::new() } else { input.to_string() };
+    let body = call(name, text.as_bytes())?;
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    Value::parse(&body).map_err(|e| Error::of("internal", format!("the host's answer cannot be read: {}", e)))
+}
+
 /// Reads another agent's answer, whose output is base64 in JSON.
-fn decode<O: Input>(body: &[u8]) -> Result<O> {
+pub(crate) fn decode<O: Input>(body: &[u8]) -> Result<O> {
     let answer = Value::parse(body).map_err(|e| Error::of("internal", format!("the agent's answer cannot be read: {}", e)))?;
     let output = base64::decode(answer["output"].as_str().unwrap_or(""))
         .ok_or_else(|| Error::of("internal", "the agent's answer is not base64"))?;

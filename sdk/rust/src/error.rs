@@ -1,12 +1,15 @@
 use std::fmt;
 
+pub(crate) const PERMANENT: &str = "permanent";
+
 /// What a function of an agent returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call failed: one to the host, or the agent's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// `"failed"` for the agent's own errors; for those of the host `"denied"`, `"not_found"`, `"exhausted"`, ...
+    /// `"failed"` for the agent's own errors; for those of the host `"denied"`, `"not_found"`, `"exhausted"`, ...; `"timed_out"`
+    /// for a step that took too long
     pub kind: String,
     pub message: String,
     /// Which limit was hit, when the kind is `"exhausted"`.
@@ -19,6 +22,11 @@ impl Error {
     /// Makes an error of the agent's own from anything that can be shown: `.map_err(Error::new)?`.
     pub fn new(message: impl fmt::Display) -> Error {
         Error::of("failed", message)
+    }
+
+    /// Says that no further attempt of a [`step`](crate::step()) would mend it: `Error::new("no such card").permanent()`.
+    pub fn permanent(self) -> Error {
+        Error { kind: PERMANENT.to_string(), ..self }
     }
 
     pub(crate) fn of(kind: &str, message: impl fmt::Display) -> Error {

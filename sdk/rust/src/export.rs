@@ -1,4 +1,4 @@
-use crate::{host, json, Error, Result, Value};
+use crate::{host, json, step, Error, Result, Value};
 
 /// What a function may take: [`Value`] and numbers are read as JSON, a `String` is text, a `Vec<u8>` the bytes as they are,
 /// and `()` ignores them. An `Option` is `None` when there is no input.
@@ -121,8 +121,11 @@ impl Output for Value {
 
 /// Reads the call's input, calls `f` and sets what it returns as the call's output or error. Its result is what an exported
 /// function returns: 0 when `f` worked, else 1. [`export!`](crate::export) uses it.
+///
+/// When `f` fails, the rollbacks of the steps that worked run before the call ends, the latest first.
 pub fn run<I: Input, O: Output>(f: impl FnOnce(I) -> Result<O>) -> i32 {
     host::on_panic();
+    step::begin();
     let done = I::decode(host::input()).map_err(|e| Error { message: format!("input: {}", e), ..e }).and_then(f);
     match done {
         Ok(value) => {
@@ -130,7 +133,7 @@ pub fn run<I: Input, O: Output>(f: impl FnOnce(I) -> Result<O>) -> i32 {
             0
         }
         Err(e) => {
-            host::fail(&e.message);
+            host::fail(&step::roll_back(e).message);
             1
         }
     }

@@ -2,12 +2,17 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::http::{pairs_of, pairs_to};
-use crate::{base64, export, object, Error, Input, Level, Output, Request, Response, Result, Value};
+use crate::fake_durable::{Inside, Step};
+use crate::fake_replay::Journal;
+use crate::{base64, export, object, Error, Identity, Input, Level, Output, Request, Response, Result, SqlValue, Value};
 
-type Answer = Box<dyn FnMut(&str, &str, Vec<u8>) -> Result<Vec<u8>>>;
+pub(crate) type Answer = Box<dyn FnMut(&str, &str, Vec<u8>) -> Result<Vec<u8>>>;
+pub(crate) type InstanceAnswer = Box<dyn FnMut(&str, &str, &str, Vec<u8>) -> Result<Vec<u8>>>;
+pub(crate) type Query = Box<dyn FnMut(&str, Vec<SqlValue>) -> Result<(Vec<String>, Vec<Vec<SqlValue>>)>>;
 type Fetch = Box<dyn FnMut(Request) -> Result<Response>>;
 
-/// Stands in for the host when an agent's functions are tested off WebAssembly. It records what they did.
+/// Stands in for the host when an agent's functions are tested off WebAssembly. It records what they did. Its functions run in an
+/// instance, whose state lasts over the calls of one fake.
 ///
 /// ```
 /// # use skep::{Fake, Result};
@@ -29,10 +34,35 @@ pub struct Fake {
     pub output: Vec<u8>,
     pub failed: String,
 
+    /// Who the code is; agent and key are "test" unless given. A call with a `run` is a run: it can wait, and time passes at once. Any
+    /// other is a turn: when it fails, what it did to the instance is undone.
+    pub identity: Identity,
+    /// Attempts of steps that have ended.
+    pub steps: Vec<Step>,
+    /// Messages that were sent to instances, runs that were started, and frames that were sent to connections, as they travel.
+    pub messages: Vec<Value>,
+    pub runs: Vec<Value>,
+    pub frames: Vec<Value>,
+    /// Connections that the code closed.
+    pub closed: Vec<Value>,
+
     pub(crate) input: Vec<u8>,
-    answer: Option<Answer>,
+    pub(crate) now: i64, // milliseconds since 1970
+    pub(crate) seed: u64,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) answer_instance: Option<InstanceAnswer>,
+    pub(crate) query: Option<Query>,
     fetch: Option<Fetch>,
-    state: BTreeMap<String, Value>, // entries, which last over the calls of one fake
+    state: Keys,
+    pub(crate) inside: Inside,
+    pub(crate) delivered: HashMap<String, Vec<Value>>, // that were delivered and are not read
+    pub(crate) journal: Journal,
+}
+
+/// Keys and values with versions.
+#[derive(Clone, Default)]
+pub(crate) struct Keys {
+    entries: BTreeMap<String, Value>,
     version: i64,
 }
 
@@ -62,18 +92,66 @@ impl Fake {
         self
     }
 
+    /// Sets what answers calls of instances, and what was asked of a run that was started in one: it gets agent, key, method and
+    /// input. Without it they are refused.
+    pub fn answering_instances(mut self, f: impl FnMut(&str, &str, &str, Vec<u8>) -> Result<Vec<u8>> + 'static) -> Fake {
+        self.answer_instance = Some(Box::new(f));
+        self
+    }
+
+    /// Sets what answers statements of SQL: with columns and rows. Without it they are refused.
+    pub fn querying(mut self, f: impl FnMut(&str, Vec<SqlValue>) -> Result<(Vec<String>, Vec<Vec<SqlValue>>)> + 'static) -> Fake {
+        self.query = Some(Box::new(f));
+        self
+    }
+
+    /// Makes the calls of this fake a run's, which can wait.
+    pub fn in_run(mut self) -> Fake {
+        self.identity.run = "run".to_string();
+        self
+    }
+
     /// Calls a function of the agent as the host would.
     pub fn call<I: Input, O: Output, A: Output, R: Input>(&mut self, f: impl FnOnce(I) -> Result<O>, input: A) -> Result<R> {
-        self.input = input.encode();
-        self.output.clear();
-        self.failed.clear();
-        CURRENT.with(|c| *c.borrow_mut() = Some(std::mem::take(self)));
-        let code = export::run(f);
-        *self = CURRENT.with(|c| c.borrow_mut().take()).expect("the fake is still there");
+        self.journal = Journal::new(input.encode(), self.time());
+        let before = (self.inside.clone(), self.messages.len(), self.runs.len(), self.frames.len(), self.closed.len());
+        let code = self.enter(f, self.journal.input.clone());
+        self.journal.ended(&self.output, &self.failed);
         if code != 0 {
+            if self.identity.run.is_empty() {
+                self.inside = before.0;
+                self.messages.truncate(before.1);
+                self.runs.truncate(before.2);
+                self.frames.truncate(before.3);
+                self.closed.truncate(before.4);
+            }
             return Err(Error::new(&self.failed));
         }
         R::decode(self.output.clone())
+    }
+
+    pub(crate) fn enter<I: Input, O: Output>(&mut self, f: impl FnOnce(I) -> Result<O>, input: Vec<u8>) -> i32 {
+        self.input = input;
+        self.output.clear();
+        self.failed.clear();
+        self.seed = 1;
+        for name in [&mut self.identity.agent, &mut self.identity.key] {
+            if name.is_empty() {
+                *name = "test".to_string();
+            }
+        }
+        CURRENT.with(|c| *c.borrow_mut() = Some(std::mem::take(self)));
+        let code = export::run(f);
+        *self = CURRENT.with(|c| c.borrow_mut().take()).expect("the fake is still there");
+        code
+    }
+
+    /// The host's time in milliseconds since 1970, which begins with the year 2030.
+    pub(crate) fn time(&mut self) -> i64 {
+        if self.now == 0 {
+            self.now = 1_893_456_000_000;
+        }
+        self.now
     }
 
     pub(crate) fn answer(&mut self, name: &str, input: &[u8]) -> (u8, Vec<u8>) {
@@ -84,42 +162,19 @@ impl Fake {
     }
 
     fn result(&mut self, name: &str, input: &[u8]) -> Result<Vec<u8>> {
-        let v = Value::parse(input)?;
+        let v = if input.is_empty() { Value::Null } else { Value::parse(input)? };
         let text = |name: &str| v[name].as_str().unwrap_or("").to_string();
         match name {
             "emit" => {
                 self.events.push((text("name"), v["data"].clone()));
                 Ok(Vec::new())
             }
-            "agent" => {
-                let refused = Error::of("denied", format!("no grant to call agent {:?}", text("agent")));
-                let answer = self.answer.as_mut().ok_or(refused)?;
-                let out = answer(&text("agent"), &text("function"), base64::decode(&text("input")).unwrap_or_default())?;
-                Ok(object! { "type": text("type"), "output": base64::encode(&out) }.to_string().into_bytes())
+            "agent" if v["send"].as_bool() == Some(true) => {
+                self.messages.push(v);
+                Ok(b"{\"type\":\"\"}".to_vec())
             }
-            "state.get" => {
-                let keys = v["keys"].as_array().unwrap_or(&[]).iter().filter_map(Value::as_str);
-                Ok(entries(keys.filter_map(|k| self.state.get(k)).cloned().collect()))
-            }
-            "state.list" => {
-                let (prefix, after, limit) = (text("prefix"), text("after"), v["limit"].as_i64().unwrap_or(100));
-                let found = self.state.iter().filter(|(k, _)| k.starts_with(&prefix) && **k > after);
-                Ok(entries(found.take(limit as usize).map(|(_, e)| e.clone()).collect()))
-            }
-            "state.set" | "state.delete" => {
-                let now = self.state.get(&text("key")).map_or(0, |e| e["version"].as_i64().unwrap_or(0));
-                if v["if"].as_i64().map_or(false, |wanted| wanted != now) {
-                    return Err(Error::of("conflict", format!("state key {:?} has version {}", text("key"), now)));
-                }
-                self.version += 1;
-                if name == "state.delete" {
-                    self.state.remove(&text("key"));
-                } else {
-                    let entry = object! { "key": text("key"), "version": self.version, "type": text("type"), "base64": text("base64") };
-                    self.state.insert(text("key"), entry);
-                }
-                Ok(object! { "version": self.version }.to_string().into_bytes())
-            }
+            "agent" => self.called(&v),
+            "state.get" | "state.list" | "state.set" | "state.delete" => self.state.answer(&name["state.".len()..], &v),
             "http" => {
                 let refused = Error::of("denied", format!("no host is granted, so it may not reach {}", text("url")));
                 let fetch = self.fetch.as_mut().ok_or(refused)?;
@@ -128,8 +183,50 @@ impl Fake {
                 let out = object! { "status": i64::from(r.status), "header": pairs_to(&r.headers), "body": base64::encode(&r.body) };
                 Ok(out.to_string().into_bytes())
             }
-            _ => Err(Error::of("invalid", format!("the fake host has no call {}", name))),
+            _ => self.durable(name, &v),
         }
+    }
+
+    /// Answers a call of an agent or an instance.
+    pub(crate) fn called(&mut self, v: &Value) -> Result<Vec<u8>> {
+        let text = |name: &str| v[name].as_str().unwrap_or("").to_string();
+        let (agent, key, function) = (text("agent"), text("key"), text("function"));
+        let input = base64::decode(&text("input")).unwrap_or_default();
+        let refused = Error::of("denied", format!("no grant to call agent {:?}", agent));
+        let out = match (&mut self.answer, &mut self.answer_instance) {
+            (Some(answer), _) if key.is_empty() => answer(&agent, &function, input)?,
+            (_, Some(answer)) if !key.is_empty() => answer(&agent, &key, &function, input)?,
+            _ => return Err(refused),
+        };
+        Ok(object! { "type": text("type"), "output": base64::encode(&out) }.to_string().into_bytes())
+    }
+}
+
+impl Keys {
+    /// Answers a call of `kv` or `storage`, by the last part of its name.
+    pub(crate) fn answer(&mut self, name: &str, v: &Value) -> Result<Vec<u8>> {
+        let text = |name: &str| v[name].as_str().unwrap_or("").to_string();
+        if name == "get" {
+            let keys = v["keys"].as_array().unwrap_or(&[]).iter().filter_map(Value::as_str);
+            return Ok(entries(keys.filter_map(|k| self.entries.get(k)).cloned().collect()));
+        }
+        if name == "list" {
+            let (prefix, after, limit) = (text("prefix"), text("after"), v["limit"].as_i64().unwrap_or(100));
+            let found = self.entries.iter().filter(|(k, _)| k.starts_with(&prefix) && **k > after);
+            return Ok(entries(found.take(limit as usize).map(|(_, e)| e.clone()).collect()));
+        }
+        let now = self.entries.get(&text("key")).map_or(0, |e| e["version"].as_i64().unwrap_or(0));
+        if v["if"].as_i64().map_or(false, |wanted| wanted != now) {
+            return Err(Error::of("conflict", format!("state key {:?} has version {}", text("key"), now)));
+        }
+        self.version += 1;
+        if name == "delete" {
+            self.entries.remove(&text("key"));
+        } else {
+            let entry = object! { "key": text("key"), "version": self.version, "type": text("type"), "base64": text("base64") };
+            self.entries.insert(text("key"), entry);
+        }
+        Ok(object! { "version": self.version }.to_string().into_bytes())
     }
 }
 

@@ -28,6 +28,23 @@ extern "C" {
     fn skep_batch(calls: u64) -> u64;
 }
 
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+extern "C" {
+    fn clock_time_get(clock: u32, precision: u64, nanoseconds: *mut u64) -> u32;
+    fn random_get(to: *mut u8, length: usize) -> u32;
+}
+
+/// The time in nanoseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let mut at = 0;
+    unsafe { clock_time_get(0, 1, &mut at) };
+    at
+}
+
+pub(crate) fn random(to: &mut [u8]) {
+    unsafe { random_get(to.as_mut_ptr(), to.len()) };
+}
+
 pub(crate) fn input() -> Vec<u8> {
     unsafe { read(input_length(), |at| input_load_u64(at), |at| input_load_u8(at)) }
 }

@@ -3,6 +3,20 @@
 use crate::fake::with;
 use crate::Level;
 
+pub(crate) fn now() -> u64 {
+    with(|f| f.now as u64 * 1_000_000)
+}
+
+/// Fills `to` with numbers that are the same in a replay (Knuth's linear congruential generator, with the multiplier of MMIX).
+pub(crate) fn random(to: &mut [u8]) {
+    with(|f| {
+        for b in to {
+            f.seed = f.seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            *b = (f.seed >> 56) as u8;
+        }
+    })
+}
+
 pub(crate) fn input() -> Vec<u8> {
     with(|f| f.input.clone())
 }
@@ -24,7 +38,7 @@ pub(crate) fn log(level: Level, line: &str) {
 }
 
 pub(crate) fn call(name: &str, input: &[u8]) -> Vec<u8> {
-    let (status, body) = with(|f| f.answer(name, input));
+    let (status, body) = with(|f| f.journaled(name, input));
     let mut reply = vec![status];
     reply.extend_from_slice(&body);
     reply
@@ -39,7 +53,7 @@ pub(crate) fn batch(frames: &[u8]) -> Vec<u8> {
         let size = &rest[2 + n..];
         let size = u32::from_le_bytes([size[0], size[1], size[2], size[3]]) as usize;
         let start = 6 + n;
-        let (status, body) = with(|f| f.answer(&name, &rest[start..start + size]));
+        let (status, body) = with(|f| f.journaled(&name, &rest[start..start + size]));
         replies.push(status);
         replies.extend_from_slice(&(body.len() as u32).to_le_bytes());
         replies.extend_from_slice(&body);

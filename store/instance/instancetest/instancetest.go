@@ -15,7 +15,8 @@ import (
 	"github.com/skep-dev/skep/store/instance"
 )
 
-// Rig is an empty Store, and the things beside it that instances belong to, all in agent.DefaultApp.
+// Rig is an empty Store, and the things beside it that instances belong to, all in agent.DefaultApp. Session and Run read what is
+// stored, and say NotFound of what is not.
 type Rig struct {
 	Store       instance.Store
 	AddAgent    func(id agent.AgentID)

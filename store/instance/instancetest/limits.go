@@ -52,6 +52,31 @@ func testLimits(t *testing.T, rig Rig) {
 		}
 		return b
 	}
+	events := func(n int) (b instance.Batch) { // each counts as MaxInline
+		for range n {
+			b.Events = append(b.Events, instance.Append{Log: instance.OwnLog("l"), Event: agent.Event{Kind: agent.EventEmit, Data: text(instance.MaxData)}})
+		}
+		return b
+	}
+	rig.AddSession("01SESSION", o.id)
+	runs := func(prefix string, n int, sessions bool) (b instance.Batch) {
+		for i := range n {
+			id := fmt.Sprintf("%s%063d", prefix, i)
+			e := newRun(o, agent.RunID(id), "01SESSION", false)
+			if sessions {
+				e = newRun(o, agent.RunID(id), agent.SessionID(id), true)
+			}
+			b.Runs = append(b.Runs, e)
+		}
+		return b
+	}
+	inputs := func(prefix string, n int) instance.Batch {
+		b := runs(prefix, n, false)
+		for i := range b.Runs {
+			b.Runs[i].Run.Input.Body = long(instance.MaxInline)
+		}
+		return b
+	}
 	blobs := func(n int) (ds []agent.Digest) {
 		for i := range n {
 			ds = append(ds, agent.DigestOf(fmt.Append(nil, i)))
@@ -66,8 +91,10 @@ func testLimits(t *testing.T, rig Rig) {
 		{"bytes", size(instance.MaxBytes), size(instance.MaxBytes + 1)},
 		{"bytes and parts", mixed(instance.MaxBytes), mixed(instance.MaxBytes + 1)},
 		{"keys", keys(instance.MaxBytes), keys(instance.MaxBytes + 1)},
-		{"event", instance.Batch{Events: []instance.Append{{Log: instance.OwnLog("l"), Event: agent.Event{Kind: agent.EventEmit, Data: text(instance.MaxData)}}}},
-			instance.Batch{Events: []instance.Append{{Log: instance.OwnLog("l"), Event: agent.Event{Kind: agent.EventEmit, Data: text(instance.MaxData + 1)}}}}},
+		{"events", events(10), events(11)},
+		{"runs", runs("a", instance.MaxOps, false), runs("b", instance.MaxOps+1, false)},
+		{"runs and sessions", runs("c", instance.MaxOps/2, true), runs("d", instance.MaxOps/2+1, true)},
+		{"inputs", inputs("e", 10), inputs("f", 11)},
 		{"entry", instance.Batch{Journal: []instance.Entry{{Run: "R", Data: long(instance.MaxData)}}},
 			instance.Batch{Journal: []instance.Entry{{Run: "R", Data: long(instance.MaxData + 1)}}}},
 		{"alarm", instance.Batch{Alarms: []instance.AlarmEdit{{Alarm: instance.Alarm{Name: "a", At: at(1), Data: long(instance.MaxData)}}}},

@@ -97,7 +97,7 @@ func newStory(rig Rig, seed uint64) *story {
 
 func (s *story) id() instance.ID { return name(fmt.Sprint("k", s.rng.IntN(4))) }
 
-func (s *story) batch() instance.Batch {
+func (s *story) batch(id instance.ID) instance.Batch {
 	s.nonce++
 	b := instance.Batch{}
 	binary.BigEndian.PutUint64(b.ID[:], s.nonce)
@@ -130,10 +130,46 @@ func (s *story) batch() instance.Batch {
 	for range few() {
 		b.Children = append(b.Children, instance.Child{Remove: s.rng.IntN(2) == 0, ID: name(fmt.Sprint("c", s.rng.IntN(2)))})
 	}
+	for range few() * s.rng.IntN(2) {
+		b.Runs = append(b.Runs, s.run(id))
+	}
+	if session := agent.SessionID("S" + id.Key); len(b.Runs) > 0 && s.rng.IntN(2) == 0 {
+		e := event(s.rng.IntN(100))
+		e.Time, e.Run = at(int64(s.nonce)), b.Runs[s.rng.IntN(len(b.Runs))].Run.ID
+		b.Events = append(b.Events, instance.Append{Log: instance.SessionLog(session), Event: e})
+	}
 	if s.rng.IntN(5) == 0 {
 		b.Snapshot = &instance.Snapshot{Data: []byte{byte(s.rng.IntN(256))}}
 	}
 	return b
+}
+
+// run makes or changes a run, which may be what cannot be done.
+func (s *story) run(id instance.ID) instance.RunEdit {
+	e := instance.RunEdit{From: agent.RunStatus(s.rng.IntN(5) * s.rng.IntN(2)), Run: agent.Run{
+		App: app, ID: agent.RunID(fmt.Sprint("R", id.Key, s.rng.IntN(8))), Session: agent.SessionID("S" + id.Key), Created: at(int64(s.nonce)),
+		Status: agent.RunStatus(1 + s.rng.IntN(8)), Input: agent.Text(fmt.Sprint(s.rng.IntN(100))), Lives: s.rng.IntN(3),
+	}}
+	if e.From == agent.UnknownStatus {
+		e.Run.Status = agent.RunStatus(s.rng.IntN(6))
+		if s.rng.IntN(3) == 0 {
+			e.Session = &agent.Session{App: app, ID: e.Run.Session, Key: id.Key, Created: at(int64(s.nonce))}
+		}
+	}
+	return e
+}
+
+// runs tells of the runs of an instance.
+func (s *story) runs(id instance.ID) (out []string) {
+	for i := range 8 {
+		r, err := s.rig.Run(agent.RunID(fmt.Sprint("R", id.Key, i)))
+		if r.Agent = ""; err != nil {
+			out = append(out, agent.KindOf(err).String())
+		} else {
+			out = append(out, fmt.Sprintf("%+v", r))
+		}
+	}
+	return out
 }
 
 func (s *story) step() string {
@@ -160,17 +196,18 @@ func (s *story) step() string {
 		}
 		out = bare(i)
 	case 1, 2, 3, 4:
-		commit(s.batch(), f)
+		commit(s.batch(id), f)
 	case 5: // one message is delivered, or tried
 		ms, _, oerr := st.Outgoing(ctx, "", 0)
 		if out, err = ms, oerr; len(ms) > 0 {
 			m := ms[s.rng.IntN(len(ms))]
 			id = m.To
-			b := s.batch()
+			b := s.batch(id)
 			b.Inbox = []instance.Mark{mark(m, m.From)}
 			commit(b, s.fences[id])
 			if err == nil || errors.Is(err, instance.ErrSeen) {
-				id, b = m.From, s.batch()
+				id = m.From
+				b = s.batch(id)
 				b.Sent = []instance.Mark{{Peer: m.To, Seq: m.Seq}}
 				commit(b, s.fences[id])
 			}
@@ -180,7 +217,7 @@ func (s *story) step() string {
 	case 7:
 		b := s.last[id]
 		if s.rng.IntN(2) == 0 {
-			b = s.batch()
+			b = s.batch(id)
 		}
 		var o instance.Outcome
 		var now instance.Fence
@@ -214,10 +251,11 @@ func (s *story) step() string {
 		as, e2 := st.Alarms(ctx, id, "", 0)
 		cs, e3 := st.Children(ctx, id, instance.ID{}, 0)
 		seq, e4 := st.Received(ctx, id, s.id())
+		js, e5 := st.Journals(ctx, id, "", 0)
 		for i := range list {
 			list[i] = bare(list[i])
 		}
-		out, err = fmt.Sprintf("%+v %+v %v %d", list, as, cs, seq), errors.Join(e1, e2, e3, e4)
+		out, err = fmt.Sprintf("%+v %+v %v %d %v %v", list, as, cs, seq, js, s.runs(id)), errors.Join(e1, e2, e3, e4, e5)
 	}
 	if err != nil {
 		return fmt.Sprintf("%d %s: %s", op, id.Key, agent.KindOf(err))
@@ -237,7 +275,7 @@ func testRandom(t *testing.T, rig Rig) {
 	mem := NewMemory(nil)
 	mem.AddAgent(app, agentID)
 	for seed := range uint64(3) {
-		want, got := newStory(Rig{Store: mem}, seed), newStory(rig, seed)
+		want, got := newStory(Rig{Store: mem, Run: mem.Run}, seed), newStory(rig, seed)
 		for i := range 300 {
 			a, b := want.step(), got.step()
 			if d := cmp.Diff(a, b, cmpopts.EquateEmpty()); d != "" {

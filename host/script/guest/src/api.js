@@ -1,9 +1,16 @@
 // What an author imports from "skep", and what `this` and `ctx` carry.
-import { PromiseClass, TypeErrorClass, create, defineProperty, freeze, getOwnPropertyDescriptor, match, ownKeys, record, setPrototypeOf } from "./primordials.js";
-import { errorOf, host, json, newest, openCall, refuseWhileLoading, rejected, SkepError, settings } from "./host.js";
+import { TypeErrorClass, create, defineProperty, freeze, getOwnPropertyDescriptor, match, ownKeys, record, setPrototypeOf } from "./primordials.js";
+import { errorOf, host, json, refuseWhileLoading, SkepError, settings } from "./host.js";
 import { console } from "./console.js";
-import { bodyOf, formOf } from "./forms.js";
+import { agent, callAgent, child, deleteChild, outside, run } from "./calls.js";
+import { getters, self } from "./durable.js";
 import { kv } from "./kv.js";
+import { born } from "./module.js";
+import { cancelSchedule, deleteAlarm, getAlarm, getSchedule, listSchedules, schedule, scheduleEvery, setAlarm } from "./schedule.js";
+import { getState, setState } from "./shared.js";
+import { broadcast, connections } from "./sockets.js";
+import { NonRetryableError, sleep, sleepUntil, step, waitForEvent } from "./steps.js";
+import { sql, storage } from "./storage.js";
 
 // config reads the settings of the call under way; it is one object for all calls, so that a module may keep it.
 const here = () => {
@@ -40,53 +47,63 @@ export const log = setPrototypeOf(function log(...args) { console.log(...args); 
 for (const level of ["debug", "info", "warn", "error", "trace"]) log[level] = console[level];
 freeze(log);
 
-// callAgent calls a function of another agent of the app.
-export function callAgent(name, fn, input) {
-  try {
-    refuseWhileLoading("callAgent");
-    if (typeof name !== "string" || typeof fn !== "string") throw new TypeErrorClass("callAgent: the names of an agent and of its function are required");
-    const form = formOf(input);
-    const body = bodyOf(form, input);
-    host.agent(openCall(), name, fn, form, body);
-    return newest;
-  } catch (e) {
-    return rejected(e);
-  }
+// What the author's code has of the call and of the instance that it is in, as getters: on Agent, and on the context.
+const ofCall = {
+  config: () => config,
+  kv: () => kv,
+  log: () => log,
+  key: () => self().key || undefined,
+  name: () => self().agent,
+  runId: () => self().run || undefined,
+  sessionId: () => self().session || undefined,
+  storage: () => storage,
+  sql: () => sql,
+  state: getState,
+  step: () => step,
+};
+
+// setShared is setState for authors. What an async onStateChanged still does, the call goes on for.
+const setShared = (waitUntil) => (next) => {
+  const more = setState(next);
+  if (typeof more?.then === "function") waitUntil(more);
+};
+
+// functionsOf returns what authors call. They need no `this`.
+function functionsOf(waitUntil) {
+  return {
+    waitUntil, emit, agent, child, deleteChild, outside, run, setState: setShared(waitUntil), schedule, scheduleEvery, listSchedules, getSchedule, cancelSchedule,
+    setAlarm, getAlarm, deleteAlarm, sleep, sleepUntil, waitForEvent, connections, broadcast,
+  };
 }
 
-// agent returns a stand-in for another agent: its methods call that agent's functions.
-export function agent(name) {
-  return new Proxy(create(null), setPrototypeOf({
-    get: (_, method) => (typeof method !== "string" || method === "then" || method === "toJSON" ? undefined : (input) => callAgent(name, method, input)),
-  }, null));
+function methods(target, all) {
+  const names = ownKeys(all);
+  for (let i = 0; i < names.length; i++) defineProperty(target, names[i], record({ value: all[names[i]], writable: true, configurable: true }));
 }
 
 // Agent is the class that agents extend. One is made for each cell.
 export class Agent {
-  #waitUntil;
-  constructor(ctx) {
-    this.#waitUntil = ctx?.waitUntil;
-  }
-  get config() { return config; }
-  get log() { return log; }
-  get kv() { return kv; }
-  emit(name, data) { emit(name, data); }
-  agent(name) { return agent(name); }
-  waitUntil(promise) { this.#waitUntil?.(promise); }
-}
-for (const name of ["config", "kv", "log"]) {
-  const { get } = getOwnPropertyDescriptor(Agent.prototype, name);
-  // A subclass may have a field of the same name.
-  defineProperty(Agent.prototype, name, {
-    get,
-    set(value) { defineProperty(this, name, { value, writable: true, configurable: true, enumerable: true }); },
-    configurable: true,
-  });
+  constructor() { born(this); }
 }
 
-// sleep resolves after ms milliseconds.
-export function sleep(ms) {
-  return new PromiseClass((resolve) => setTimeout(resolve, ms));
+// surround puts what belongs to a call where authors look for it, and returns the context: what functions get as their last
+// argument. A cell makes one call, so there is one.
+export function surround(waitUntil) {
+  const all = functionsOf(waitUntil);
+  methods(Agent.prototype, all);
+  getters(Agent.prototype, ofCall);
+  const context = { config, kv, log, storage, sql, step, ...all, passThroughOnException() {} };
+  getters(context, { key: ofCall.key, name: ofCall.name, runId: ofCall.runId, sessionId: ofCall.sessionId, state: ofCall.state });
+  return context;
+}
+
+// extend gives an object with functions what Agent has.
+export function extend(o) {
+  const all = Agent.prototype;
+  const names = ownKeys(all);
+  for (let i = 0; i < names.length; i++) {
+    if (names[i] !== "constructor" && !(names[i] in o)) defineProperty(o, names[i], getOwnPropertyDescriptor(all, names[i]));
+  }
 }
 
 const secretName = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
@@ -99,4 +116,8 @@ export function secret(name) {
   return `{{secret:${name}}}`;
 }
 
-export const api = freeze(record({ Agent, SkepError, agent, callAgent, config, emit, kv, log, secret, sleep }));
+export const api = freeze(record({
+  Agent, NonRetryableError, SkepError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm, deleteChild,
+  emit, getAlarm, getSchedule, kv, listSchedules, log, outside, run, schedule, scheduleEvery, secret, setAlarm, sleep, sleepUntil, sql, step,
+  storage, waitForEvent,
+}));

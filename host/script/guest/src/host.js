@@ -5,7 +5,8 @@ import { ErrorClass, PromiseClass, apply, defineProperty, freeze, getOwnProperty
 export const host = Object.create(null);
 
 // state.loading is true while an author's module is evaluated into an image, which later calls share.
-export const state = record({ loading: true, settings: "", config: null, began: 0, origin: 0 });
+// state.heard counts what the host has brought to the code since.
+export const state = record({ loading: true, settings: "", config: null, began: 0, origin: 0, heard: 0 });
 
 // settings are the call's config, read when somebody asks.
 export function settings() {

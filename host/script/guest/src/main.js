@@ -1,5 +1,5 @@
 // The prelude: it puts the web's globals in place and returns boot, which connects it to the driver (funcs.go).
-import { ErrorClass, PromiseClass, TypeErrorClass, construct, create, dateNow, defineProperty, endsWith, freeze, functionSource, getOwnPropertyDescriptor, getPrototypeOf, list, ObjectPrototype, ownKeys, parse, promiseOf, record, startsWith, stringify, StringOf, then } from "./primordials.js";
+import { ErrorClass, TypeErrorClass, dateNow, defineProperty, freeze, parse, promiseOf, record, stringify, StringOf, then } from "./primordials.js";
 import { callHost, define, host, settle, state } from "./host.js";
 import "./self.js";
 import { report } from "./console.js";
@@ -15,9 +15,11 @@ import { Request, Response, headerList } from "./fetch.js";
 import "./crypto.js";
 import "./intl.js";
 import "./random.js"; // after the polyfills, some of which make names by Math.random
-import { agent, Agent, api, config, emit, log } from "./api.js";
-import { bodyOf, formOf, JSON_FORM, OTHER_FORM } from "./forms.js";
-import { kv } from "./kv.js";
+import { Agent, api, config, extend, surround } from "./api.js";
+import { bodyOf, formOf, OTHER_FORM } from "./forms.js";
+import { called, inspectModule, makeWith, theInstance } from "./module.js";
+import { serve } from "./serve.js";
+import { mustUndo, undoAll } from "./steps.js";
 
 defineStreams();
 
@@ -38,67 +40,6 @@ define({
   performance: { now: () => clock() - state.began, get timeOrigin() { return state.origin; }, toJSON() { return { timeOrigin: state.origin }; } },
 });
 
-// The author's module, once it is loaded.
-const module = record({ namespace: null, main: undefined, isClass: false, callable: create(null), fetch: false });
-
-const isClass = (f) => typeof f === "function" && startsWith(functionSource(f), "class");
-
-// isBuiltIn reports whether p is a prototype that the language brings: Object's, Array's, Promise's.
-function isBuiltIn(p) {
-  const c = getOwnPropertyDescriptor(p, "constructor");
-  return p === ObjectPrototype || p === Agent.prototype || (c !== undefined && typeof c.value === "function" && endsWith(functionSource(c.value), "[native code]\n}"));
-}
-
-// ownFunctions calls add with the name of each function that o or a prototype of the author's has.
-function ownFunctions(o, add) {
-  for (let p = o; p !== null && !isBuiltIn(p); p = getPrototypeOf(p)) {
-    const keys = ownKeys(p);
-    for (let i = 0; i < keys.length; i++) {
-      const k = keys[i];
-      if (typeof k !== "string" || k === "constructor" || k === "__proto__" || k === "prototype") continue;
-      const d = getOwnPropertyDescriptor(p, k);
-      if (d && typeof d.value === "function") add(k);
-    }
-  }
-}
-
-// EXPORT and METHOD say where a callable function is.
-const EXPORT = 1, METHOD = 2;
-
-// inspectModule finds out what may be called. A method of the default export hides a named export.
-function inspectModule(ns) {
-  module.namespace = ns;
-  const names = ownKeys(ns);
-  for (let i = 0; i < names.length; i++) {
-    const name = names[i];
-    if (typeof name !== "string" || name === "default") continue;
-    const v = ns[name];
-    if (typeof v === "function" && !isClass(v)) module.callable[name] = EXPORT;
-  }
-  const main = (module.main = ns.default);
-  module.isClass = isClass(main);
-  if (module.isClass) ownFunctions(main.prototype, (k) => (module.callable[k] = METHOD));
-  else if (typeof main === "function") module.callable.default = EXPORT;
-  else if (typeof main === "object" && main !== null) ownFunctions(main, (k) => (module.callable[k] = METHOD));
-  if (module.callable.fetch === METHOD) {
-    module.fetch = true;
-    delete module.callable.fetch;
-  }
-  const exports = list([]);
-  const seen = create(null);
-  let n = 0;
-  const note = (k) => {
-    if (!seen[k] && module.callable[k]) {
-      seen[k] = true;
-      exports[n++] = k;
-    }
-  };
-  for (let i = 0; i < names.length; i++) if (typeof names[i] === "string") note(names[i]);
-  if (module.isClass) ownFunctions(main.prototype, note);
-  else if (typeof main === "object" && main !== null) ownFunctions(main, note);
-  return stringify(record({ exports, fetch: module.fetch }));
-}
-
 let waiting = 0; // promises given to waitUntil that are under way
 let resultSent = false;
 
@@ -113,26 +54,10 @@ function waitUntil(promise) {
   });
 }
 
-// What functions get as their last argument. A cell makes one call, so there is one.
-const context = { waitUntil, emit, agent, log, config, kv, passThroughOnException() {} };
+const context = surround(waitUntil);
+makeWith([context, config]);
 
-const extras = list([["emit", emit], ["agent", agent], ["log", log], ["config", config], ["kv", kv], ["waitUntil", waitUntil]]);
-for (let i = 0; i < extras.length; i++) {
-  extras[i] = record({ name: extras[i][0], descriptor: record({ value: extras[i][1], writable: true, configurable: true }) });
-}
-
-let instance; // of the default export; one for each cell
-
-function theInstance() {
-  if (instance !== undefined) return instance;
-  if (module.isClass) return (instance = construct(module.main, [context, config]));
-  instance = create(module.main);
-  for (let i = 0; i < extras.length; i++) {
-    const { name, descriptor } = extras[i];
-    if (!(name in instance)) defineProperty(instance, name, descriptor);
-  }
-  return instance;
-}
+const reserved = (name, input) => serve(name, input, context);
 
 // fail tells the host what went wrong.
 function fail(e) {
@@ -157,6 +82,12 @@ function fail(e) {
     out.message = "an error that cannot be shown";
   }
   if (finished()) host.fail(stringify(out), waiting > 0);
+}
+
+// failed is fail for what a function has thrown: the steps that it has done are taken back before.
+function failed(e) {
+  if (!mustUndo()) return fail(e);
+  then(undoAll(e), () => fail(e), () => fail(e));
 }
 
 // finished reports whether the result may be sent: once.
@@ -224,21 +155,6 @@ function begin(settings) {
   state.origin = dateNow();
 }
 
-// called returns what the function returns.
-function called(name, form, input) {
-  if (name === "") {
-    // A script without functions is its default export.
-    if (module.callable.default) name = "default";
-    else if (ownKeys(module.callable).length === 0 && !module.isClass) return module.main;
-  }
-  const where = module.callable[name];
-  if (where === undefined) throw new ErrorClass(`there is no function ${stringify(name)}`);
-  const v = form !== JSON_FORM ? input : input === "" ? undefined : parse(input);
-  if (where === METHOD) return theInstance()[name](v, context);
-  const f = module.namespace[name];
-  return f(v, context);
-}
-
 let serving = false;
 
 function served(head, body) {
@@ -268,23 +184,25 @@ function entry(kind, a, b, c, d) {
     switch (kind) {
       case CALL:
         if (state.loading) begin(d);
-        return returned(called(a, b, c));
+        return returned(called(a, b, c, context, reserved));
       case SETTLE:
+        state.heard++;
         settle(a, b, c, d);
         return;
       case RETURNED:
         send(a);
         return;
       case THROWN:
-        fail(a);
+        failed(a);
         return;
       case FETCH:
         if (state.loading) begin(c);
         return returned(served(a, b));
       case LOADED:
-        then(a, (ns) => host.loaded(inspectModule(ns)), fail);
+        then(a, (ns) => host.loaded(inspectModule(ns, Agent.prototype, extend)), fail);
         return;
       case ALARM:
+        state.heard++;
         try {
           ring();
         } catch (e) {
@@ -298,13 +216,13 @@ function entry(kind, a, b, c, d) {
         begin(a);
     }
   } catch (e) {
-    fail(e);
+    failed(e);
   }
 }
 
 // boot is called once, with the host's functions in the order of funcs.go, and returns [entry, what "skep" exports].
 export default function boot(...functions) {
-  const names = ["cancel", "open", "write", "head", "read", "close", "reply", "piece", "state", "agent", "emit", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end"];
+  const names = ["cancel", "open", "write", "head", "read", "close", "reply", "piece", "state", "agent", "emit", "log", "alarm", "random", "crypto", "encode", "decode", "result", "response", "fail", "loaded", "end", "call", "ask"];
   for (let i = 0; i < names.length; i++) host[names[i]] = functions[i];
   freeze(host);
   state.origin = dateNow();

@@ -9,6 +9,8 @@ export const parse = JSON.parse;
 export const stringify = JSON.stringify;
 export const isArray = Array.isArray;
 export const dateNow = Date.now;
+const DateClass = Date;
+export const fromDate = (ms) => new DateClass(ms);
 export const ErrorClass = Error;
 export const TypeErrorClass = TypeError;
 export const RangeErrorClass = RangeError;
@@ -16,6 +18,9 @@ export const PromiseClass = Promise;
 export const Bytes = Uint8Array;
 export const isView = ArrayBuffer.isView;
 export const StringOf = String;
+export const BigIntOf = BigInt;
+export const isSafeInteger = Number.isSafeInteger;
+export const join = uncurry(Array.prototype.join);
 
 export const promiseOf = Promise.resolve.bind(Promise);
 export const then = uncurry(Promise.prototype.then);

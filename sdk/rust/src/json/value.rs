@@ -4,8 +4,9 @@ use super::{parse, print, ParseError};
 
 /// A JSON value. `v["name"]` and `v[3]` are null where there is nothing, so that `v["a"]["b"].as_str()` needs no checks on
 /// the way. `to_string` gives its text.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
+    #[default]
     Null,
     Bool(bool),
     /// A number that is written without fraction and exponent and has at most 64 bits.

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+// check holds what is there against what clients were told: nothing acknowledged is lost, doubled or out of order, and what was not
+// acknowledged is there as a whole or not at all.
+func (r *round) check(ctx context.Context) error {
+	c := r.server.client()
+	at, other := map[string]map[string]int{}, map[string]map[string]string{} // by instance: effects by name with their numbers; other keys
+	runs, all := false, map[string][]string{}
+	for i := range instances {
+		key := r.key(i)
+		names, rest, err := r.effects(ctx, c, key)
+		if err != nil {
+			return err
+		}
+		at[key], other[key] = map[string]int{}, rest
+		for n, name := range names {
+			if before, twice := at[key][name]; twice && !strings.HasPrefix(name, "message ") {
+				r.fail("instance %s: %s took effect at %d and at %d", key, name, before, n+1)
+			}
+			at[key][name] = n + 1
+			runs = runs || strings.HasPrefix(name, "run ")
+		}
+		if len(names) > 0 && rest["n"] != fmt.Sprint(len(names)) {
+			r.fail("instance %s: the number is %s with %d effects", key, rest["n"], len(names))
+		}
+		all[key] = names
+		r.tally["effects"] += len(names)
+	}
+	for key, names := range all {
+		if err := r.events(ctx, c, key, names); err != nil {
+			return err
+		}
+		r.messages(key, names, at)
+	}
+	before := map[string]*op{}
+	for _, o := range r.ops {
+		r.op(o, at[o.key], other[o.key], runs)
+		if n := at[o.key][o.name]; n > 0 { // one client for each instance, so its effects come in its order
+			if b := before[o.key]; b != nil && at[o.key][b.name] > n {
+				r.fail("instance %s: %s came before %s, which was asked for earlier", o.key, o.name, b.name)
+			}
+			before[o.key] = o
+		}
+	}
+	r.strangers(at)
+	return nil
+}
+
+// op checks one call.
+func (r *round) op(o *op, at map[string]int, other map[string]string, runs bool) {
+	there := at[o.name] > 0
+	switch o.kind {
+	case setting:
+		there = other["key "+o.name] == o.name
+	case saying:
+		r.run1(o, at, runs)
+		return
+	}
+	switch {
+	case o.kind == failing && there:
+		r.fail("instance %s: %s threw, and took effect", o.key, o.name)
+	case o.kind == failing:
+		return
+	case o.outcome == done && !there:
+		r.fail("instance %s: %s, %s, was acknowledged and is lost", o.key, o.name, o.kind)
+	case o.outcome == undone && there && o.kind != telling:
+		r.fail("instance %s: %s, %s, was refused and took effect", o.key, o.name, o.kind)
+	case o.outcome == done && o.n > 0 && o.n != at[o.name]:
+		r.fail("instance %s: %s was acknowledged as number %d and is number %d", o.key, o.name, o.n, at[o.name])
+	}
+	came := func(what string) {
+		if (at[what] > 0) != there {
+			r.fail("instance %s: of %s, %s (there: %v), %q is number %d", o.key, o.name, o.kind, there, what, at[what])
+		}
+	}
+	switch o.kind {
+	case alarmed:
+		came("alarm " + o.name)
+		if n := r.world.count("alarm " + o.name); o.url && there != (n > 0) {
+			r.fail("instance %s: the alarm of %s (there: %v) told the outside world %d times", o.key, o.name, there, n)
+		}
+	case beating:
+		for n := range beats {
+			came(fmt.Sprintf("beat %d %s", n+1, o.name))
+		}
+	case telling:
+		n, second := r.world.count(o.name), at[o.name+"/b"] > 0
+		if n > 1 || n > 0 && !there || second && n == 0 || o.outcome == done && !second {
+			r.fail("instance %s: %s told the outside world %d times; its effects are there: %v, %v", o.key, o.name, n, there, second)
+		}
+	}
+	r.tally["checked"]++
+}
+
+// run1 checks one run.
+func (r *round) run1(o *op, at map[string]int, runs bool) {
+	if o.run == "" {
+		return
+	}
+	r.tally["runs "+o.status.String()]++
+	there := at["run "+o.name] > 0
+	switch {
+	case o.lost:
+		r.fail("run %s of %s was acknowledged and is lost", o.run, o.name)
+	case runs && o.status == agent.Completed && !there:
+		r.fail("run %s of %s is completed and had no effect", o.run, o.name)
+	}
+}
+
+// messages checks that what one call sent came as often as it was sent, and what one instance sent to another in order.
+func (r *round) messages(key string, names []string, at map[string]map[string]int) {
+	from := map[string][]string{}
+	for _, o := range r.ops {
+		for _, to := range o.to {
+			if to == key && at[o.key][o.name] > 0 {
+				from[o.key] = append(from[o.key], "message "+o.name)
+			}
+		}
+	}
+	for sender, sent := range from {
+		var got []string
+		for _, name := range names {
+			if slices.Contains(sent, name) {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, sent) {
+			r.fail("from %s to %s were sent %v and came %v", sender, key, sent, got)
+		}
+	}
+}
+
+// events checks that an instance's log tells of each effect, once and in order.
+func (r *round) events(ctx context.Context, c *client.Client, key string, names []string) error {
+	last, n := int64(0), 0
+	for e, err := range c.Events(ctx, client.InstanceLog(agentName, key), 0, false) {
+		if agent.KindOf(err) == agent.NotFound && err != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if e.Seq != last+1 && last > 0 { // old events are let go of
+			r.fail("instance %s: event %d follows %d", key, e.Seq, last)
+		}
+		last = e.Seq
+		if e.Kind != agent.EventEmit {
+			continue
+		}
+		var data struct {
+			Name string
+			N    int
+		}
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			return err
+		}
+		if n > 0 && data.N != n+1 || data.N > len(names) || names[data.N-1] != data.Name {
+			r.fail("instance %s: event %d tells of %s as number %d, after %d", key, e.Seq, data.Name, data.N, n)
+			return nil
+		}
+		n = data.N
+	}
+	if n != len(names) {
+		r.fail("instance %s: the log ends at effect %d of %d", key, n, len(names))
+	}
+	return nil
+}
+
+// strangers looks for effects of which nobody asked.
+func (r *round) strangers(at map[string]map[string]int) {
+	asked := map[string]bool{}
+	for _, o := range r.ops {
+		asked[o.name] = true
+	}
+	for key, effects := range at {
+		for name := range effects {
+			words := strings.Fields(name)
+			if !asked[strings.TrimSuffix(words[len(words)-1], "/b")] {
+				r.fail("instance %s: %q took effect, of which nobody asked", key, name)
+			}
+		}
+	}
+}

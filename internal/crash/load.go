@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+// op is what a client asked for, and what it was told.
+type op struct {
+	name    string
+	key     string // of its instance
+	kind    kind
+	to      []string
+	outcome outcome
+	n       int  // the number that it was told
+	url     bool // its alarm tells the outside world
+
+	run    agent.RunID
+	status agent.RunStatus
+	ended  bool // the run
+	lost   bool // the run
+}
+
+type kind uint8
+
+const (
+	plain kind = iota // one effect
+	named             // the same, made again until it is answered
+	alarmed
+	beating
+	sending
+	telling // the outside world, between two effects
+	saying  // a message to a session, which starts a run
+	setting // a key, from outside
+	failing
+	kinds
+)
+
+func (k kind) String() string {
+	return [...]string{"plain", "named", "alarm", "repeating alarm", "messages", "outside world", "run", "key", "failing"}[k]
+}
+
+type outcome uint8
+
+const (
+	perhaps outcome = iota // it took effect as a whole or not at all
+	done
+	undone
+)
+
+const beats = 3
+
+// caller is a client of one instance, which makes one call after the other.
+type caller struct {
+	*round
+	i       int
+	rng     *rand.Rand
+	session agent.SessionID
+	calls   int
+}
+
+func (c *caller) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		if c.waitUp(ctx) != nil {
+			return
+		}
+		o := &op{name: fmt.Sprintf("%d.%d.%d", c.n, c.i, c.calls), key: c.key(c.i), kind: kind(c.rng.IntN(int(kinds)))}
+		c.calls++
+		c.mu.Lock()
+		c.ops = append(c.ops, o)
+		c.mu.Unlock()
+		o.outcome = c.outcomeOf(c.do(context.WithoutCancel(ctx), o))
+		if err := sleep(ctx, time.Duration(c.rng.IntN(20))*time.Millisecond); err != nil {
+			return
+		}
+	}
+}
+
+func (c *caller) waitUp(ctx context.Context) error {
+	c.mu.Lock()
+	up := c.up
+	c.mu.Unlock()
+	select {
+	case <-up:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *caller) outcomeOf(err error) outcome {
+	switch kind := agent.KindOf(err); {
+	case err == nil:
+		c.note("acknowledged")
+		return done
+	case kind == agent.Failed, kind == agent.Invalid, kind == agent.Denied, kind == agent.NotFound, kind == agent.Exhausted:
+		c.note("refused: " + kind.String())
+		return undone
+	default:
+		c.note("perhaps: " + kind.String())
+		return perhaps
+	}
+}
+
+// do makes one call and tells what it was told.
+func (c *caller) do(ctx context.Context, o *op) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	in := map[string]any{"name": o.name}
+	switch o.kind {
+	case alarmed:
+		in["alarm"] = c.rng.Float64() * 3
+		if o.url = c.rng.IntN(2) == 0; o.url {
+			in["url"] = c.world.url
+		}
+	case beating:
+		in["every"], in["times"] = 1, beats
+	case sending:
+		for range 1 + c.rng.IntN(3) {
+			o.to = append(o.to, c.key(c.rng.IntN(instances)))
+		}
+		in["to"] = o.to
+	case telling:
+		in["url"] = c.world.url
+	case failing:
+		in["fail"] = true
+	case saying:
+		return c.say(ctx, o)
+	case setting:
+		_, err := c.server.client().SetState(ctx, client.Storage(agentName, o.key), "key "+o.name, agent.Text(o.name), new(int64))
+		return err
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	once := ""
+	if o.kind == named {
+		once = o.name
+	}
+	for {
+		out, _, err := c.server.client().CallInstanceOnce(ctx, agentName, o.key, "op", once, agent.JSON(body), 0)
+		if err == nil {
+			return json.Unmarshal(out.Body, &o.n)
+		}
+		if once == "" || agent.KindOf(err) != agent.Unavailable || ctx.Err() != nil {
+			return err
+		}
+		if err := c.waitUp(ctx); err != nil {
+			return err
+		}
+		c.note("made again")
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// say sends a message to the client's session with the instance, which starts a run.
+func (c *caller) say(ctx context.Context, o *op) error {
+	cl := c.server.client()
+	if c.session == "" {
+		se, err := cl.CreateSession(ctx, client.NewSession{Agent: agentName, Key: o.key})
+		if err != nil {
+			return err
+		}
+		c.session = se.ID
+	}
+	text, err := json.Marshal(o.name)
+	if err != nil {
+		return err
+	}
+	run, err := cl.Send(ctx, c.session, agent.Message{Content: text})
+	o.run = run.ID
+	return err
+}

@@ -1,0 +1,142 @@
+// Command crash kills servers. It starts skep serve, has clients call instances, set alarms, send messages and start runs, kills the
+// server with SIGKILL at a random moment, starts it again, and after some kills holds what is there against what clients were told.
+// docs/design/proofs.md tells more.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// settings are the flags.
+type settings struct {
+	length    time.Duration
+	kills     int // in all; 0 means until the time is over
+	round     int // kills between two checks
+	stores    []string
+	isolation []string
+	memory    int64 // MiB that a server may use, 0 for no bound
+	slowDisk  bool
+	storm     int // alarms that are due within a minute; then nothing else is done
+	seed      uint64
+	program   string
+	dir       string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var s settings
+	flag.DurationVar(&s.length, "for", time.Minute, "how long at most")
+	flag.IntVar(&s.kills, "kills", 0, "how many kills at most; as many as there is time for unless given")
+	flag.IntVar(&s.round, "round", 10, "kills between two checks")
+	stores := flag.String("store", "badger,pebble", "databases, one round after the other")
+	isolation := flag.String("isolation", "inline,process", "where cells run, one round after the other")
+	flag.Int64Var(&s.memory, "memory", 0, "`MiB` that a server may use; needs root")
+	flag.BoolVar(&s.slowDisk, "slow-disk", false, "have something else write to the disk all the time")
+	flag.IntVar(&s.storm, "storm", 0, "instead: so many alarms within a minute, with a kill in the middle")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "of what clients do and when servers die; nothing makes a crash repeat exactly")
+	flag.StringVar(&s.program, "program", "", "`FILE` of skep; built unless given")
+	flag.Parse()
+	s.stores, s.isolation = strings.Split(*stores, ","), strings.Split(*isolation, ",")
+	if err := run(ctx, s, os.Stdout); err != nil {
+		stop()
+		fmt.Fprintln(os.Stderr, "crash:", err)
+		os.Exit(1)
+	}
+}
+
+var errBroken = errors.New("a promise was broken")
+
+func run(ctx context.Context, s settings, out io.Writer) (err error) {
+	if s.dir, err = os.MkdirTemp("", "skep-crash-"); err != nil {
+		return err
+	}
+	defer func() {
+		if errors.Is(err, errBroken) {
+			fmt.Fprintf(out, "the data is left in %s\n", s.dir)
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}()
+	if s.program == "" {
+		s.program = filepath.Join(s.dir, "skep")
+		build := exec.CommandContext(ctx, "go", "build", "-o", s.program, "github.com/skep-dev/skep/cmd/skep")
+		if said, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build skep: %w: %s", err, said)
+		}
+	}
+	if s.slowDisk {
+		busy, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() { defer close(ended); hogDisk(busy, filepath.Join(s.dir, "hog")) }()
+		defer func() { stop(); <-ended }()
+	}
+	if s.storm > 0 {
+		return s.storms(ctx, out)
+	}
+	return s.rounds(ctx, out)
+}
+
+// rounds makes one round after the other, until enough servers were killed or the time is over.
+func (s settings) rounds(ctx context.Context, out io.Writer) error {
+	fmt.Fprintf(out, "seed %d\n", s.seed)
+	world, err := newWorld()
+	if err != nil {
+		return err
+	}
+	defer world.close()
+	deadline, total := time.Now().Add(s.length), tally{}
+	for n := 0; ctx.Err() == nil && time.Now().Before(deadline) && (s.kills == 0 || total["kills"] < s.kills); n++ {
+		store := s.stores[n%len(s.stores)]
+		apart := s.isolation[n/len(s.stores)%len(s.isolation)]
+		r := &round{
+			settings: s, n: n, world: world, deadline: deadline, rng: rand.New(rand.NewPCG(s.seed, uint64(n))), tally: tally{}, log: out,
+			server: &server{program: s.program, dir: filepath.Join(s.dir, store), flags: []string{"--store", store, "--isolation", apart}, memory: s.memory},
+		}
+		began := time.Now()
+		err := r.run(ctx)
+		fmt.Fprintf(out, "round %d, %s, %s, %v: %s\n", n, store, apart, time.Since(began).Round(100*time.Millisecond), r.tally)
+		total.add(r.tally)
+		for _, what := range r.wrong {
+			fmt.Fprintf(out, "WRONG: %s\n", what)
+		}
+		if err != nil {
+			return fmt.Errorf("round %d: %w", n, err)
+		}
+		if len(r.wrong) > 0 {
+			return errBroken
+		}
+	}
+	fmt.Fprintf(out, "in all: %s\n", total)
+	return ctx.Err()
+}
+
+// tally counts outcomes by name.
+type tally map[string]int
+
+func (t tally) add(o tally) {
+	for k, n := range o {
+		t[k] += n
+	}
+}
+
+func (t tally) String() string {
+	var out []string
+	for k, n := range t {
+		out = append(out, fmt.Sprintf("%s %d", k, n))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+//go:embed agent.ts
+var code []byte
+
+const (
+	agentName = "worker"
+	instances = 8 // of a round; each has one client
+	patience  = 2 * time.Minute
+)
+
+// round is some kills of one server, under load, and a look at what is left.
+type round struct {
+	settings
+	n        int
+	server   *server
+	world    *world
+	deadline time.Time
+	rng      *rand.Rand
+	log      io.Writer
+
+	mu    sync.Mutex
+	up    chan struct{} // closed while the server is up
+	ops   []*op
+	wrong []string
+	tally tally
+}
+
+func (r *round) note(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tally[what]++
+}
+
+func (r *round) fail(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+}
+
+func (r *round) key(i int) string { return fmt.Sprintf("r%d-%d", r.n, i) }
+
+func (r *round) run(ctx context.Context) error {
+	r.up = make(chan struct{})
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	defer func() { r.server.kill() }()
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var clients sync.WaitGroup
+	for i := range instances {
+		c := &caller{round: r, i: i, rng: rand.New(rand.NewPCG(r.seed, uint64(r.n*1000+i)))}
+		clients.Go(func() { c.work(working) })
+	}
+	err := r.kills(ctx)
+	stop()
+	clients.Wait()
+	if err == nil {
+		err = r.settle(ctx)
+	}
+	if err == nil {
+		err = r.check(ctx)
+	}
+	return errors.Join(err, r.server.stop())
+}
+
+func (r *round) start(ctx context.Context) error {
+	began := time.Now()
+	if err := r.server.start(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tally["slowest start, ms"] = max(r.tally["slowest start, ms"], int(time.Since(began).Milliseconds()))
+	close(r.up)
+	return nil
+}
+
+// prepare stores the agent, unless an earlier round has.
+func (r *round) prepare(ctx context.Context) error {
+	c := r.server.client()
+	if _, err := c.Agent(ctx, agentName); err == nil {
+		return nil
+	}
+	if _, err := c.PutPlugin(ctx, client.Upload{Name: agentName, Version: "1.0.0", Filename: "agent.ts", Body: code}, nil); err != nil {
+		return err
+	}
+	allow, err := agent.ParseTarget("PUT " + strings.TrimSuffix(r.world.url, "/") + "/*")
+	if err != nil {
+		return err
+	}
+	_, err = c.CreateAgent(ctx, client.NewAgent{Name: agentName, Plugin: agentName, Grants: agent.Grants{
+		HTTP: []agent.HTTPGrant{{Allow: allow}}, Agents: []agent.NamedGrant{{Name: agentName}},
+	}})
+	return err
+}
+
+// kills kills the server and starts it again, as often as a round does.
+func (r *round) kills(ctx context.Context) error {
+	for i := 0; i < r.settings.round && time.Now().Before(r.deadline); i++ {
+		if r.settings.kills > 0 && i >= r.settings.kills {
+			break
+		}
+		// Often soon, while it still recovers; and seldom late.
+		if err := sleep(ctx, time.Duration(r.rng.Float64()*r.rng.Float64()*float64(3*time.Second))); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.up = make(chan struct{})
+		r.mu.Unlock()
+		if r.server.kill() {
+			r.note("died by itself")
+			if r.memory == 0 {
+				return fmt.Errorf("the server ended by itself: %.2000s", r.server.stderr.Bytes())
+			}
+		}
+		r.note("kills")
+		if err := r.start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle waits until nothing is under way any more.
+func (r *round) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	c := r.server.client()
+	for {
+		left, err := r.left(ctx, c)
+		if err != nil {
+			return err
+		}
+		if left == "" {
+			r.note("settled")
+			r.tally["slowest to settle, ms"] = int(time.Since(began).Milliseconds())
+			return nil
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			r.fail("after %v there is still work to do: %s", patience, left)
+			return nil
+		}
+	}
+}
+
+// left tells what is under way.
+func (r *round) left(ctx context.Context, c *client.Client) (string, error) {
+	for i := range instances {
+		in, err := c.Instance(ctx, agentName, r.key(i))
+		if agent.KindOf(err) == agent.NotFound && err != nil {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if in.Outbox > 0 || in.Waiting > 0 {
+			return fmt.Sprintf("instance %s has %d messages, and %d turns wait", in.Key, in.Outbox, in.Waiting), nil
+		}
+		if in.Alarms > 0 {
+			alarms, err := c.Alarms(ctx, agentName, in.Key, agent.Page{})
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("instance %s has alarms: %+v", in.Key, alarms.Items), nil
+		}
+	}
+	for _, o := range r.ops {
+		if o.run == "" || o.ended {
+			continue
+		}
+		run, err := c.Run(ctx, o.run)
+		if err != nil && agent.KindOf(err) != agent.NotFound {
+			return "", err
+		}
+		if o.status = run.Status; err == nil && !run.Status.Terminal() && run.Status != agent.Uncertain {
+			return fmt.Sprintf("run %s is %s", o.run, run.Status), nil
+		}
+		o.ended, o.lost = true, err != nil
+	}
+	return "", nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// effects returns what took effect in an instance, in order.
+func (r *round) effects(ctx context.Context, c *client.Client, key string) (names []string, other map[string]string, err error) {
+	other = map[string]string{}
+	for q := (agent.StateRange{Limit: 1000}); ; {
+		page, err := c.ListState(ctx, client.Storage(agentName, key), q)
+		if agent.KindOf(err) == agent.NotFound && err != nil {
+			return nil, nil, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, e := range page.Items {
+			if strings.HasPrefix(e.Key, "e/") {
+				names = append(names, string(e.Value.Body))
+				if want := fmt.Sprintf("e/%08d", len(names)); e.Key != want {
+					r.fail("instance %s: %s where %s should be", key, e.Key, want)
+				}
+			} else {
+				other[e.Key] = string(e.Value.Body)
+			}
+		}
+		if q.After = page.Next; page.Next == "" {
+			return slices.Clip(names), other, nil
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skep-dev/skep/api/client"
+)
+
+// server is skep serve on one data directory and one address, again and again.
+type server struct {
+	program, dir string
+	flags        []string
+	memory       int64 // MiB
+
+	addr   string
+	token  string
+	cmd    *exec.Cmd
+	ended  chan error
+	stderr bytes.Buffer
+}
+
+// start starts the server and returns when it says that it is ready.
+func (s *server) start(ctx context.Context) error {
+	if s.addr == "" {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		s.addr = ln.Addr().String()
+		if err := ln.Close(); err != nil {
+			return err
+		}
+	}
+	args := append([]string{"serve", "--json", "--listen", s.addr, "--data", s.dir, "--egress-allow", "127.0.0.1"}, s.flags...)
+	s.cmd = exec.CommandContext(ctx, s.program, args...)
+	s.cmd.Env = append(os.Environ(), "SKEP_VAULT_KEY=file:"+s.dir+".vault-key")
+	s.stderr.Reset()
+	s.cmd.Stderr = &s.stderr
+	if s.memory > 0 {
+		s.cmd.Env = append(s.cmd.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", s.memory*2/3))
+	}
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	if s.memory > 0 {
+		if err := confine(s.cmd.Process.Pid, s.memory<<20); err != nil {
+			return errors.Join(err, s.cmd.Process.Kill(), s.cmd.Wait())
+		}
+	}
+	lines := bufio.NewReader(stdout)
+	var info struct {
+		TokenFile string `json:"token_file"`
+	}
+	if err := json.NewDecoder(lines).Decode(&info); err != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		return fmt.Errorf("skep serve did not start: %w: %s", err, s.stderr.Bytes())
+	}
+	token, err := os.ReadFile(info.TokenFile)
+	s.token = strings.TrimSpace(string(token))
+	s.ended = make(chan error, 1)
+	cmd, ended := s.cmd, s.ended
+	go func() { ended <- cmd.Wait() }()
+	return err
+}
+
+// kill ends the server at once. It reports whether it had ended by itself.
+func (s *server) kill() (byItself bool) {
+	select {
+	case err := <-s.ended:
+		s.ended <- err
+		byItself = true
+	default:
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGKILL)
+	<-s.ended
+	return byItself
+}
+
+// stop ends the server as an operator does.
+func (s *server) stop() error {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-s.ended:
+		return err
+	case <-time.After(30 * time.Second):
+		s.kill()
+		return errors.New("the server does not stop")
+	}
+}
+
+func (s *server) client() *client.Client {
+	return client.New("http://"+s.addr, s.token, &client.Options{Patience: time.Millisecond})
+}
+
+// confine bounds the memory of a process by a control group, in either version of the kernel's interface.
+func confine(pid int, bytes int64) error {
+	dir, limit := "/sys/fs/cgroup/skep-crash", "memory.max"
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil {
+		dir, limit = "/sys/fs/cgroup/memory/skep-crash", "memory.limit_in_bytes"
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("a bound on memory: %w", err)
+	}
+	for file, v := range map[string]int64{limit: bytes, "cgroup.procs": int64(pid)} {
+		if err := os.WriteFile(filepath.Join(dir, file), strconv.AppendInt(nil, v, 10), 0o644); err != nil {
+			return fmt.Errorf("a bound on memory: %w", err)
+		}
+	}
+	return nil
+}
+
+// hogDisk writes and syncs a file again and again, so that the syncs of others take long.
+func hogDisk(ctx context.Context, name string) {
+	b := make([]byte, 8<<20)
+	for ctx.Err() == nil {
+		f, err := os.Create(name)
+		if err != nil {
+			return
+		}
+		_, err = f.Write(b)
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			return
+		}
+	}
+}

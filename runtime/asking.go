@@ -1,0 +1,567 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/skep-dev/skep/abi"
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/runtime/journal"
+)
+
+// answers returns what answers the code: from the journal what is in there, and else by door.
+func (x *execution) answers(door host.Calls) host.Calls {
+	return func(ctx context.Context, name string, in []byte) ([]byte, error) {
+		switch {
+		case name == abi.CallLog:
+			return nil, x.console(ctx, door, in)
+		case name == abi.CallHTTPClose:
+			x.closed(in)
+			return door(ctx, name, in)
+		}
+		n, err := x.number(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return x.answer(host.WithNumber(ctx, n), door, n, name, in)
+	}
+}
+
+// number returns a call's number. Code that does not count its calls makes them one after the other.
+func (x *execution) number(ctx context.Context) (uint64, error) {
+	n := host.Number(ctx)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n == 0 {
+		x.script.Store(false)
+		x.issued++
+		n = x.issued
+	}
+	x.highest = max(x.highest, n)
+	switch {
+	case x.failed != nil:
+		return n, x.failed
+	case x.over || x.parked != nil:
+		return n, errGoneAway
+	}
+	return n, nil
+}
+
+// console takes a line. Those that are in the log since an earlier life are dropped.
+func (x *execution) console(ctx context.Context, door host.Calls, in []byte) error {
+	var line abi.Log
+	_ = json.Unmarshal(in, &line)
+	x.mu.Lock()
+	x.seen++
+	x.seenLog += int64(len(line.Message)) + 1
+	old := x.seen <= x.view.Mark.Lines
+	x.mu.Unlock()
+	if old {
+		return nil
+	}
+	_, err := door(ctx, abi.CallLog, in)
+	return err
+}
+
+// answer answers a call that has a number.
+func (x *execution) answer(ctx context.Context, door host.Calls, n uint64, name string, in []byte) ([]byte, error) {
+	a, err := x.know(n, name, in)
+	if err != nil {
+		return nil, err
+	}
+	if out, err, ok := x.recorded(ctx, n, a); ok {
+		return x.handed(ctx, n, a, out, err)
+	}
+	switch {
+	case x.refuses(n, a):
+		return x.handed(ctx, n, a, nil, errTerminated())
+	case a.class == journal.Pure:
+		return x.atOnce(ctx, door, n, a, in)
+	case a.class == journal.Inside || a.class == journal.Own:
+		return x.inside(ctx, door, n, a, in)
+	case a.class == journal.Wait:
+		return x.wait(ctx, door, n, a, in)
+	}
+	return x.outside(ctx, door, n, a, in)
+}
+
+// know notes a call, and compares it with the one that had its number in an earlier life.
+func (x *execution) know(n uint64, name string, in []byte) (*asked, error) {
+	p := host.PendingCall{Name: name, Input: in}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a := x.asked[n]
+	if a == nil {
+		a = &asked{class: journal.ClassOf(name, in), name: name, sum: p.Sum(), input: in}
+		x.asked[n] = a
+	}
+	was := x.view.Calls[n]
+	if was == nil || was.Name == "" || was.Sum == (journal.Sum{}) || was.Sum == a.sum {
+		return a, nil
+	}
+	err := diverged(n, was.Name, name)
+	if x.failed == nil {
+		x.failed = err
+		x.stop(err)
+	}
+	return a, err
+}
+
+func diverged(n uint64, was, is string) error {
+	e := agent.AsError(agent.Errorf(agent.Conflict, "the run diverges from its journal: call %d was %q there, and is %q now", n, was, is))
+	if was == is {
+		e.Msg = agent.AsError(agent.Errorf(agent.Conflict, "the run diverges from its journal: call %d, %q, had another input there", n, was)).Msg
+	}
+	e.Hint = "go on with the code, and the version of Skep, that the run began with"
+	return e
+}
+
+// recorded returns what is known of a call's answer.
+func (x *execution) recorded(ctx context.Context, n uint64, a *asked) (out []byte, err error, ok bool) {
+	x.mu.Lock()
+	c := x.view.Calls[n]
+	if c == nil || !c.Known || a.name == abi.CallStart && c.Name == "" {
+		x.mu.Unlock()
+		return nil, nil, false
+	}
+	res := c.Result
+	x.mu.Unlock()
+	out, err = x.r.resultOf(ctx, res)
+	return out, err, true
+}
+
+// resultOf returns a result with its bytes.
+func (r *Runtime) resultOf(ctx context.Context, res journal.Result) ([]byte, error) {
+	switch {
+	case res.Err != nil:
+		return nil, res.Err
+	case res.Blob != "":
+		return r.store.Blob(ctx, res.Blob)
+	}
+	return res.Out, nil
+}
+
+// result puts an answer into an entry.
+func (x *execution) result(ctx context.Context, e journal.Entry, out []byte, err error) (journal.Entry, error) {
+	if err != nil {
+		bare := *agent.AsError(err)
+		bare.Err, bare.Stack, bare.After = nil, "", 0
+		bare.Msg, bare.Hint = clip(bare.Msg, maxMessage), clip(bare.Hint, maxMessage)
+		e.Err = &bare
+		return e, nil
+	}
+	if e.Out = out; out == nil {
+		e.Out = []byte{}
+	}
+	if len(out) > journal.MaxInline {
+		d, err := x.r.store.PutBlob(ctx, out)
+		if err != nil {
+			return e, err
+		}
+		e.Out, e.Blob, e.Bytes = nil, d, int64(len(out))
+	}
+	return e, nil
+}
+
+// handed gives the code an answer.
+func (x *execution) handed(ctx context.Context, n uint64, a *asked, out []byte, err error) ([]byte, error) {
+	out, err = x.hand(ctx, n, a, out, err)
+	if failed := x.room(x.ctx); failed != nil {
+		return nil, failed
+	}
+	return out, err
+}
+
+// hand is the delivery of an answer, where code gets it right where it asked.
+func (x *execution) hand(ctx context.Context, n uint64, a *asked, out []byte, err error) ([]byte, error) {
+	x.mu.Lock()
+	if x.script.Load() {
+		defer x.mu.Unlock()
+		if x.parked != nil {
+			return nil, errGoneAway
+		}
+		a.returned = true
+		if a.class == journal.Pure || atOnce(a.name) {
+			delete(x.asked, n)
+		}
+		return out, err
+	}
+	delete(x.asked, n)
+	c := x.view.Calls[n]
+	if c != nil && c.Delivered {
+		if at := x.played[n]; at.After(x.clock) {
+			x.clock = at
+		}
+		x.mu.Unlock()
+		return out, err
+	}
+	known := c != nil && c.Known
+	x.mu.Unlock()
+	e := journal.Entry{Kind: journal.Deliver, Call: n}
+	if !known {
+		e.Name, e.Sum = a.name, a.sum
+		var failed error
+		if e, failed = x.result(ctx, e, out, err); failed != nil {
+			x.fail(failed)
+			return nil, failed
+		}
+	}
+	x.deliver(e)
+	return out, err
+}
+
+// deliver notes that the code gets something now.
+func (x *execution) deliver(e journal.Entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.moved = true
+	if now := time.Now().UTC(); now.After(x.clock) {
+		x.clock = now
+	}
+	e.Time = x.clock
+	if x.rejects && e.Err != nil && e.Err.Kind == agent.Cancelled {
+		x.rejects = false
+		x.appendLocked(journal.Entry{Kind: journal.Rejected, Call: x.highest})
+	}
+	x.appendLocked(e)
+	delete(x.asked, e.Call)
+}
+
+// delivered is told of what the code of a script gets.
+func (x *execution) delivered(d host.Delivery) {
+	x.mu.Lock()
+	x.since = time.Time{}
+	if len(x.replay) > 0 {
+		x.moved = true
+		x.clock = x.replay[0]
+		x.replay = x.replay[1:]
+		x.highest = max(x.highest, d.ID)
+		x.mu.Unlock()
+		return
+	}
+	a, c := x.asked[d.ID], x.view.Calls[d.ID]
+	x.mu.Unlock()
+	e := journal.Entry{Kind: journal.Deliver, Call: d.ID}
+	switch {
+	case d.ID == 0:
+		e.Kind = journal.Timer
+	case c == nil || !c.Known:
+		e.Name = d.Name
+		if a != nil {
+			e.Sum = a.sum
+		}
+		var err error
+		if e, err = x.result(x.ctx, e, d.Out, d.Err); err != nil {
+			x.fail(err)
+			return
+		}
+	}
+	x.deliver(e)
+	_ = x.room(x.ctx) // which says so to the run
+}
+
+// atOnce answers what the code does not wait for: events, marks of steps, who it is. What an earlier life did is not done again.
+func (x *execution) atOnce(ctx context.Context, door host.Calls, n uint64, a *asked, in []byte) ([]byte, error) {
+	if a.name == abi.CallSelf {
+		x.forget(n)
+		return door(ctx, a.name, in)
+	}
+	x.mu.Lock()
+	old := x.script.Load() && n <= x.view.Mark.Call
+	delete(x.asked, n)
+	x.mu.Unlock()
+	if old {
+		return nil, nil
+	}
+	var out []byte
+	var err error
+	if a.name == abi.CallEmit {
+		out, err = door(ctx, a.name, in)
+	} else {
+		err = x.step(ctx, n, a.name == abi.CallStepEnd, in)
+	}
+	if err != nil || !x.script.Load() {
+		e, failed := x.result(ctx, journal.Entry{Kind: journal.Answered, Call: n, Name: a.name, Sum: a.sum}, out, err)
+		if failed != nil {
+			return nil, failed
+		}
+		x.append(e)
+	}
+	return out, err
+}
+
+func (x *execution) forget(n uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.asked, n)
+}
+
+// inside makes a call that concerns the instance only. What it changes, and its answer, are in one commit.
+func (x *execution) inside(ctx context.Context, door host.Calls, n uint64, a *asked, in []byte) ([]byte, error) {
+	out, err := x.insideTurn(ctx, door, n, a, in)
+	if !x.script.Load() {
+		x.poke() // a call of the same batch may wait
+	}
+	if failed := x.room(x.ctx); failed != nil {
+		return nil, failed
+	}
+	return out, err
+}
+
+func (x *execution) insideTurn(ctx context.Context, door host.Calls, n uint64, a *asked, in []byte) ([]byte, error) {
+	x.gate.Lock()
+	defer x.gate.Unlock()
+	t, err := x.theTurn(ctx)
+	if err == nil {
+		err = t.MakeRoom(ctx, insideRoom, roomBytes)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			x.fail(err)
+		}
+		return nil, err
+	}
+	out, err := door(ctx, a.name, in)
+	e := journal.Entry{Kind: journal.Done, Call: n, Name: a.name, Sum: a.sum}
+	if atOnce(a.name) && x.script.Load() {
+		e.Kind = journal.Answered
+	} else if a.class == journal.Own || !x.script.Load() { // the delivery has it
+		return x.hand(ctx, n, a, out, err)
+	}
+	e, failed := x.result(ctx, e, out, err)
+	if failed != nil {
+		x.fail(failed)
+		return nil, failed
+	}
+	x.append(e)
+	return x.hand(ctx, n, a, out, err)
+}
+
+// atOnce reports whether scripts get the answer while they run.
+func atOnce(name string) bool { return name == abi.CallSharedGet || name == abi.CallSharedSet }
+
+// outside makes a call of what is outside of the instance. Unless it only reads, all that came before it is durable when it leaves.
+func (x *execution) outside(ctx context.Context, door host.Calls, n uint64, a *asked, in []byte) ([]byte, error) {
+	x.mu.Lock()
+	f := x.flights[n]
+	first := f == nil
+	if first {
+		f = &flight{done: make(chan struct{})}
+		x.flights[n] = f
+	}
+	x.opening++
+	x.flying.Add(1)
+	x.mu.Unlock()
+	x.r.flying.Add(1)
+	defer x.r.flying.Done()
+	defer x.flying.Done()
+	if !first { // it is under way since an earlier life
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		return x.landed(ctx, n, a, f)
+	}
+	f.err = x.departs(ctx, n, a)
+	if errors.Is(f.err, errGoneAway) {
+		x.mu.Lock()
+		x.opening--
+		delete(x.flights, n)
+		x.mu.Unlock()
+		close(f.done)
+		return nil, f.err
+	}
+	if f.err == nil {
+		f.out, f.err = x.fly(ctx, door, n, a, in)
+		x.track(a.name, in, f)
+	}
+	return x.landed(ctx, n, a, f)
+}
+
+// fly makes a call, until the run is to end where it is.
+func (x *execution) fly(ctx context.Context, door host.Calls, n uint64, a *asked, in []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	x.mu.Lock()
+	a.cancel = cancel
+	x.mu.Unlock()
+	out, err := door(ctx, a.name, in)
+	if err != nil && x.refuses(n, a) {
+		err = errTerminated()
+	}
+	return out, err
+}
+
+// departs lets a call leave.
+func (x *execution) departs(ctx context.Context, n uint64, a *asked) error {
+	if !x.script.Load() {
+		x.gate.Lock()
+		defer x.gate.Unlock()
+		if a.class == journal.Read {
+			return x.leaveTurn(ctx)
+		}
+		x.started(n, a)
+		if err := x.commit(ctx); err != nil {
+			return err
+		}
+		x.drop()
+		return nil
+	}
+	if a.class == journal.Read {
+		return nil
+	}
+	x.mu.Lock()
+	if a.open != nil { // its start is in a commit that was made when the code came to rest
+		open := a.open
+		x.mu.Unlock()
+		select {
+		case <-open:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	a.open = make(chan struct{})
+	x.mu.Unlock()
+	x.gate.Lock()
+	defer x.gate.Unlock()
+	x.mu.Lock()
+	gone := x.parked != nil
+	x.mu.Unlock()
+	if gone {
+		return errGoneAway
+	}
+	x.started(n, a)
+	err := x.commit(ctx)
+	close(a.open)
+	return err
+}
+
+// started notes that a call leaves.
+func (x *execution) started(n uint64, a *asked) {
+	e := journal.Entry{Kind: journal.Start, Call: n, Name: a.name, Sum: a.sum, Class: a.class}
+	if a.class == journal.Once {
+		e.Text = journal.Brief(a.name, a.input)
+	} else if a.class != journal.Wait {
+		return
+	}
+	x.append(e)
+}
+
+// landed takes what a call outside came to.
+func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) ([]byte, error) {
+	x.mu.Lock()
+	x.opening--
+	if x.flights[n] == f {
+		delete(x.flights, n)
+	}
+	detached := x.detached
+	known := x.view.Calls[n] != nil && x.view.Calls[n].Known
+	stopped := x.ctx.Err() != nil
+	if !detached && a.class != journal.Once && x.script.Load() {
+		a.returned = true
+	}
+	x.mu.Unlock()
+	select {
+	case <-f.done:
+	default:
+		defer close(f.done)
+	}
+	x.poke()
+	switch {
+	case stopped: // nobody knows what became of it, unless it says so
+		return nil, context.Cause(x.ctx)
+	case detached:
+		x.bringHome(n, a, f)
+		return nil, errGoneAway
+	case a.class == journal.Once && !known && x.script.Load():
+		e, err := x.result(ctx, journal.Entry{Kind: journal.Done, Call: n, Name: a.name, Sum: a.sum}, f.out, f.err)
+		if err != nil {
+			x.fail(err)
+			return nil, err
+		}
+		x.gate.Lock()
+		x.append(e)
+		err = x.commit(x.ctx)
+		x.gate.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	out, err := x.handed(ctx, n, a, f.out, f.err)
+	if errors.Is(err, errGoneAway) && x.script.Load() { // it was suspended meanwhile
+		x.bringHome(n, a, f)
+		return nil, err
+	}
+	if a.class == journal.Once && !x.script.Load() {
+		x.gate.Lock()
+		failed := x.commit(x.ctx)
+		x.gate.Unlock()
+		if failed != nil {
+			return nil, failed
+		}
+	}
+	return out, err
+}
+
+// track counts the exchanges whose bodies the code has not read to their end: they do not outlive the cell.
+func (x *execution) track(name string, in []byte, f *flight) {
+	if f.err != nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch name {
+	case abi.CallHTTPOpen:
+		if head, ok := openHead(f.out); ok {
+			x.open[head.ID] = true
+		}
+	case abi.CallHTTPRead:
+		if last, _, err := abi.SplitHTTPRead(f.out); err == nil && last && len(in) >= 4 {
+			if id, err := abi.SplitHTTPID(in[:4]); err == nil {
+				delete(x.open, id)
+			}
+		}
+	}
+}
+
+func (x *execution) closed(in []byte) {
+	if id, err := abi.SplitHTTPID(in); err == nil {
+		x.mu.Lock()
+		delete(x.open, id)
+		x.mu.Unlock()
+	}
+}
+
+// openHead returns the head of a response whose body goes on.
+func openHead(out []byte) (head abi.HTTPHead, ok bool) {
+	text, _, err := abi.SplitHTTPHead(out)
+	if err != nil || json.Unmarshal(text, &head) != nil {
+		return head, false
+	}
+	return head, !head.End && head.ID != 0
+}
+
+// poke tells those who wait that something has come.
+func (x *execution) poke() {
+	x.mu.Lock()
+	x.pokeLocked()
+	x.mu.Unlock()
+}
+
+func (x *execution) pokeLocked() {
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// ask has the code's rest looked at again.
+func (x *execution) ask() {
+	select {
+	case x.nudge <- struct{}{}:
+	default:
+	}
+}

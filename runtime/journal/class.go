@@ -1,0 +1,129 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/skep-dev/skep/abi"
+)
+
+// Class says what making a call again would mean.
+type Class uint8
+
+const (
+	UnknownClass Class = iota
+	Pure               // it has no answer that could differ
+	Read               // it changes nothing: made again when its answer is not known
+	Own                // it reads the instance itself
+	Inside             // it changes only the instance, and commits with it
+	Wait               // it waits for a time, an event, a run, or the answer of an instance
+	Idempotent         // it may be made again
+	Once               // it must not be made twice
+	classes
+)
+
+var classNames = [classes]string{"unknown", "pure", "read", "own", "inside", "wait", "idempotent", "once"}
+
+func (c Class) String() string {
+	if c >= classes {
+		return classNames[0]
+	}
+	return classNames[c]
+}
+
+// Leaves reports whether a call reaches what is outside of the instance.
+func (c Class) Leaves() bool { return c == Read || c == Idempotent || c == Once }
+
+var classOf = map[string]Class{
+	abi.CallLog: Pure, abi.CallSelf: Pure, abi.CallEmit: Pure, abi.CallStepBegin: Pure, abi.CallStepEnd: Pure,
+	abi.CallHTTPRead: Read, abi.CallHTTPHead: Read, abi.CallStateGet: Read, abi.CallStateList: Read, abi.CallHTTPClose: Read, abi.CallTurnLeave: Read, abi.CallTurnEnter: Read,
+	abi.CallStorageGet: Own, abi.CallStorageList: Own, abi.CallAlarmList: Own, abi.CallSocketList: Own, abi.CallSharedGet: Own,
+	abi.CallStorageSet: Inside, abi.CallStorageDelete: Inside, abi.CallStorageBatch: Inside, abi.CallStorageSQL: Inside,
+	abi.CallSharedSet: Inside, abi.CallAlarmSet: Inside, abi.CallAlarmCancel: Inside, abi.CallStart: Inside,
+	abi.CallSocketSend: Inside, abi.CallSocketClose: Inside, abi.CallSocketAttach: Inside, abi.CallChildDelete: Inside,
+	abi.CallSleep: Wait, abi.CallWait: Wait, abi.CallResult: Wait,
+}
+
+// ClassOf returns the class of a call. What is not known is Once.
+func ClassOf(name string, in []byte) Class {
+	if c, ok := classOf[name]; ok {
+		return c
+	}
+	switch name {
+	case abi.CallHTTPOpen:
+		if head, _, err := abi.SplitHTTPHead(in); err == nil {
+			return classOfRequest(head)
+		}
+	case abi.CallHTTP:
+		return classOfRequest(in)
+	case abi.CallAgent:
+		var a abi.AgentCall
+		switch err := json.Unmarshal(in, &a); {
+		case err != nil || a.Key == "":
+		case a.Send:
+			return Inside
+		default:
+			return Wait
+		}
+	case abi.CallStateSet, abi.CallStateDelete:
+		// Without a version it leads to the same however often it is made.
+		var e abi.StateEdit
+		if json.Unmarshal(in, &e) == nil && e.If == nil {
+			return Idempotent
+		}
+	}
+	return Once
+}
+
+// classOfRequest grades an outbound request by its method (RFC 9110, section 9.2) and its Idempotency-Key.
+func classOfRequest(head []byte) Class {
+	var req struct {
+		Method string
+		Header [][2]string
+	}
+	if json.Unmarshal(head, &req) != nil {
+		return Once
+	}
+	switch strings.ToUpper(req.Method) {
+	case "", "GET", "HEAD", "OPTIONS":
+		return Read
+	case "PUT", "DELETE":
+		return Idempotent
+	}
+	for _, h := range req.Header {
+		if strings.EqualFold(h[0], "Idempotency-Key") && h[1] != "" {
+			return Idempotent
+		}
+	}
+	return Once
+}
+
+// maxBrief is how much of a call's input a person is shown.
+const maxBrief = 200
+
+// Brief tells a person what a call is.
+func Brief(name string, in []byte) string {
+	s := string(in)
+	switch name {
+	case abi.CallHTTPOpen, abi.CallHTTP:
+		head := in
+		if name == abi.CallHTTPOpen {
+			head, _, _ = abi.SplitHTTPHead(in)
+		}
+		var req struct{ Method, URL string }
+		if json.Unmarshal(head, &req) == nil {
+			url, _, _ := strings.Cut(req.URL, "?")
+			s = req.Method + " " + url
+		}
+	case abi.CallAgent:
+		var a abi.AgentCall
+		if json.Unmarshal(in, &a) == nil {
+			s = fmt.Sprintf("%s.%s %s", a.Agent, a.Function, a.Input)
+		}
+	}
+	if len(s) > maxBrief {
+		s = s[:maxBrief] + "..."
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

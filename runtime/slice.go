@@ -1,0 +1,284 @@
+package runtime
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/runtime/durable"
+	"github.com/skep-dev/skep/runtime/journal"
+	"github.com/skep-dev/skep/store/instance"
+)
+
+var cryptoRandom = rand.Reader
+
+// What a run keeps in memory before it commits: a slice of it may be long.
+const (
+	sliceParts = 64
+	sliceBytes = 160 << 10
+	hostEvents = 1000 // of ours, past which they are dropped
+	flushAfter = 50 * time.Millisecond
+	insideRoom = 24 // parts of a commit that one call may add
+	roomBytes  = 256 << 10
+)
+
+// enter waits in the instance's line, for as long as it takes.
+func (x *execution) enter(ctx context.Context) (*durable.Turn, error) {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		t, err := x.r.keeper.Enter(ctx, x.id, durable.Entry{})
+		if err == nil || ctx.Err() != nil || agent.AsError(err).Limit != agent.LimitConcurrency {
+			return t, err
+		}
+		pause(ctx, wait)
+	}
+}
+
+// theTurn returns the turn of the slice, which begins when something of the instance is asked for, and lasts until the code comes to rest.
+// The caller holds gate.
+func (x *execution) theTurn(ctx context.Context) (*durable.Turn, error) {
+	if x.turn != nil {
+		return x.turn, nil
+	}
+	t, err := x.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.Gather(x.collect)
+	x.turn = t
+	return t, nil
+}
+
+// undo forgets what the slice did to the instance. The caller holds gate, as do those of the next four.
+func (x *execution) undo() {
+	if x.turn != nil {
+		x.turn.Undo()
+	}
+}
+
+// drop leaves the turn, without what it has not committed.
+func (x *execution) drop() {
+	if x.turn != nil {
+		x.turn.Abandon()
+		x.turn = nil
+	}
+}
+
+// commit makes all durable that there is.
+func (x *execution) commit(ctx context.Context) error {
+	if !x.holds() && x.turn == nil {
+		return nil
+	}
+	short := x.turn == nil
+	t, err := x.theTurn(ctx)
+	if err != nil {
+		return err
+	}
+	err = x.r.retry(x.hard, t.Commit)
+	if short {
+		x.drop()
+	}
+	if err != nil {
+		x.fail(err)
+	}
+	return err
+}
+
+func (x *execution) holds() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.entries)+len(x.events) > 0
+}
+
+// leaveTurn commits what the slice did to the instance, and lets others have it. Journal entries and events alone ride with the next commit.
+func (x *execution) leaveTurn(ctx context.Context) error {
+	if x.turn == nil {
+		return nil
+	}
+	defer x.drop()
+	if !x.turn.Changed() {
+		return nil
+	}
+	return x.commit(ctx)
+}
+
+// fail ends the run because of what happened to it here.
+func (x *execution) fail(err error) {
+	x.mu.Lock()
+	if x.failed == nil {
+		x.failed = err
+	}
+	x.mu.Unlock()
+	x.stop(err)
+}
+
+// collect moves what is not yet committed into a batch.
+func (x *execution) collect(b *instance.Batch) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.events) > 0 && x.view.Begun && (x.emitted != x.view.Mark.Call || x.lines != x.view.Mark.Lines) {
+		m := journal.Entry{Kind: journal.Mark, Call: x.emitted, Lines: x.lines, Count: x.emits, Bytes: x.logged}
+		x.view.Add(m)
+		x.entries = append(x.entries, m)
+	}
+	b.Journal = append(b.Journal, journal.Pack(x.run.ID, x.entries)...)
+	log := instance.SessionLog(x.run.Session)
+	for _, ev := range x.events {
+		b.Events = append(b.Events, instance.Append{Log: log, Event: ev})
+	}
+	x.entries, x.events, x.bytes = nil, nil, 0
+}
+
+// append adds entries to the journal, which the next commit carries.
+func (x *execution) append(entries ...journal.Entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.appendLocked(entries...)
+}
+
+func (x *execution) appendLocked(entries ...journal.Entry) {
+	for _, e := range entries {
+		x.view.Add(e)
+		x.entries = append(x.entries, e)
+		x.bytes += e.Size()
+	}
+	if err := x.view.Full(); err != nil && x.failed == nil && !x.over {
+		x.failed = err
+		x.stop(err)
+	}
+}
+
+// tell adds an event of ours, before the code runs or after.
+func (x *execution) tell(kind agent.EventKind, data json.RawMessage) {
+	x.addEvent(agent.Event{Kind: kind, Data: data})
+}
+
+func (x *execution) addEvent(ev agent.Event) {
+	ev.Run = x.run.ID
+	if ev.Time.IsZero() {
+		ev.Time = time.Now().UTC()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.events = append(x.events, ev)
+	x.bytes += len(ev.Data)
+}
+
+func (x *execution) addLast(run agent.Run) { x.addEvent(lastEvent(run)) }
+
+// event adds an event of ours that tells of the code. It may be dropped where lines may be.
+func (x *execution) event(_ context.Context, ev agent.Event) {
+	x.mu.Lock()
+	full := len(x.events) >= hostEvents || x.over
+	x.mu.Unlock()
+	if !full {
+		x.addEvent(ev)
+		x.flushSoon()
+	}
+}
+
+// emit adds an event of the code's. A guest that emits faster than the store commits is held back.
+func (x *execution) emit(ctx context.Context, name string, data json.RawMessage) error {
+	n := host.Number(ctx)
+	x.mu.Lock()
+	x.emits++
+	x.emitted = max(x.emitted, n)
+	x.mu.Unlock()
+	return x.add(ctx, agent.Event{Kind: agent.EventEmit, Name: name, Data: data})
+}
+
+func (x *execution) line(ctx context.Context, line agent.LogLine) error {
+	x.mu.Lock()
+	x.lines, x.logged = x.seen, x.seenLog
+	x.mu.Unlock()
+	return x.add(ctx, agent.Event{Kind: agent.EventLog, Data: encode(line)})
+}
+
+// add adds an event of the code's, and commits when many wait. The caller does not hold gate.
+func (x *execution) add(ctx context.Context, ev agent.Event) error {
+	x.mu.Lock()
+	err := x.failed
+	if err == nil && x.over {
+		err = agent.Errorf(agent.Cancelled, "the run has ended")
+	}
+	x.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	x.addEvent(ev)
+	if err := x.room(ctx); err != nil {
+		return err
+	}
+	x.flushSoon()
+	return nil
+}
+
+// room commits when much waits to be.
+func (x *execution) room(ctx context.Context) error {
+	x.mu.Lock()
+	full := len(x.events) >= sliceParts || x.bytes >= sliceBytes
+	x.mu.Unlock()
+	if !full {
+		return nil
+	}
+	x.gate.Lock()
+	defer x.gate.Unlock()
+	return x.commit(ctx)
+}
+
+// flushSoon has events committed soon, so that those who listen see them while the code runs or waits.
+func (x *execution) flushSoon() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.flushing || x.over {
+		return
+	}
+	x.flushing = true
+	time.AfterFunc(flushAfter, x.flush)
+}
+
+// flush commits events, unless the slice has changed the instance: what it does to that is not divided, and its rest commits them.
+func (x *execution) flush() {
+	x.r.flying.Add(1)
+	defer x.r.flying.Done()
+	x.gate.Lock()
+	defer x.gate.Unlock()
+	x.mu.Lock()
+	x.flushing = false
+	none := x.over || len(x.events) == 0 || x.failed != nil
+	x.mu.Unlock()
+	if none || x.ctx.Err() != nil {
+		return
+	}
+	if x.turn != nil && x.turn.Changed() {
+		x.flushSoon()
+		return
+	}
+	_ = x.commit(x.ctx) // which says so to the run
+}
+
+// now is the time as the code sees it: that of the newest delivery. A cell that is being restored learns the real one, for its timers.
+func (x *execution) now() time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.resumed && !x.moved {
+		return time.Now()
+	}
+	return x.clock
+}
+
+// left returns what a life may use of the limits of its run: processor time and calls add up over the lives that a snapshot stands for. Time
+// counts for each life by itself.
+func (x *execution) left(l agent.Limits) agent.Limits {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s := x.view.Snapshot; s != nil && x.script.Load() {
+		l.CPU = max(l.CPU-s.Usage.CPU, time.Millisecond)
+		l.HostCalls = max(l.HostCalls-s.Usage.HostCalls, 1)
+		l.Log = max(l.Log-s.Bytes, 1)
+	}
+	l.Events = max(l.Events-x.view.Mark.Count, 1)
+	return l
+}

@@ -1,0 +1,193 @@
+// Package clientjs tests the npm package in this directory, and Cloudflare's client, against a real server.
+package clientjs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api"
+	"github.com/skep-dev/skep/api/client"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/runtime"
+	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/kv"
+	"github.com/skep-dev/skep/store/memkv"
+)
+
+// server is a real one, with real cells, that can be stopped and started again at the same address with the same data.
+type server struct {
+	t     *testing.T
+	dir   string
+	db    kv.DB
+	addr  string
+	token string
+	host  *host.Host
+	rt    *runtime.Runtime
+	stop  func()
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir(), db: memkv.New(), addr: "127.0.0.1:0"}
+	h, err := host.New(t.Context(), &host.Options{Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) { return s.rt.LoadSource(ctx, d) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.host = h
+	s.start()
+	t.Cleanup(func() {
+		s.stop()
+		_ = h.Close(context.WithoutCancel(t.Context()))
+	})
+	ctx := t.Context()
+	c := client.New("http://"+s.addr, s.token, nil)
+	code, err := os.ReadFile(filepath.Join("testdata", "agent.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PutPlugin(ctx, client.Upload{Name: "code", Version: "1", Filename: "agent.ts", Body: code}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"room", "chat_room"} {
+		if _, err := c.CreateAgent(ctx, client.NewAgent{Name: name, Plugin: "code"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func (s *server) start() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	st, err := store.Open(ctx, s.db, s.dir, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	file := filepath.Join(s.dir, "owner.token")
+	if _, err := api.EnsureOwnerToken(ctx, st, file); err != nil {
+		s.t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.token = strings.TrimSpace(string(b))
+	s.rt = runtime.New(st, s.host, nil)
+	srv := api.New(s.rt, st, &api.Options{Origins: []string{"http://page.example"}})
+	ln, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.addr = ln.Addr().String()
+	var both sync.WaitGroup
+	var served, ran error
+	both.Go(func() { served = srv.Run(ctx, ln) })
+	both.Go(func() { ran = s.rt.Run(ctx) })
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		both.Wait()
+		if err := errors.Join(served, ran, st.Close()); err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+// control lets a test in Node restart the server: it is an HTTP server of its own.
+func (s *server) control() string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/restart", func(w http.ResponseWriter, _ *http.Request) {
+		s.stop()
+		s.start()
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) { // one that may stand in a URL
+		tok, err := client.New("http://"+s.addr, s.token, nil).CreateToken(r.Context(), client.NewToken{Name: "t", Expires: time.Now().Add(time.Minute)})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, tok.Secret)
+	})
+	srv := &http.Server{Handler: mux}
+	go func() { _ = srv.Serve(ln) }()
+	s.t.Cleanup(func() { _ = srv.Close() })
+	return "http://" + ln.Addr().String()
+}
+
+// node runs a test file, which finds the server by its environment.
+func (s *server) node(file string) {
+	s.t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		s.t.Skip("there is no node")
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, "--test", "--test-reporter=spec", file)
+	cmd.Env = append(os.Environ(), "SKEP_URL=http://"+s.addr, "SKEP_TOKEN="+s.token, "SKEP_CONTROL="+s.control())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Errorf("node --test %s: %v\n%s", file, err, out)
+	}
+	s.t.Logf("%s", out)
+}
+
+func needsModules(t *testing.T, name string) {
+	if _, err := os.Stat(filepath.Join("node_modules", name)); err != nil {
+		t.Skip("there is no " + name + ": npm ci")
+	}
+}
+
+func TestClient(t *testing.T) {
+	needsModules(t, "ws")
+	newServer(t).node("testdata/client.test.mjs")
+}
+
+// Cloudflare's own AgentClient, as its package has it.
+func TestAgentClient(t *testing.T) {
+	needsModules(t, "agents")
+	newServer(t).node("testdata/cloudflare.test.mjs")
+}
+
+func TestTypes(t *testing.T) {
+	tsc := filepath.Join("..", "js", "node_modules", ".bin", "tsc")
+	if _, err := os.Stat(tsc); err != nil {
+		t.Skip("there is no checker: npm ci in sdk/js")
+	}
+	if out, err := exec.Command(tsc, "--noEmit", "-p", ".").CombinedOutput(); err != nil {
+		t.Errorf("tsc: %v\n%s", err, out)
+	}
+}
+
+// TestBrowser holds the package against what browsers have: it imports nothing.
+func TestBrowser(t *testing.T) {
+	for _, name := range []string{"index.js", "socket.js", "http.js", "error.js"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if from, ok := strings.CutPrefix(line, "import "); ok && !strings.Contains(from, `from "./`) {
+				t.Errorf("%s: %s", name, line)
+			}
+			if strings.Contains(line, "process.") || strings.Contains(line, "Buffer.from") || strings.Contains(line, "require(") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,170 @@
+import { SkepError, backoff, cancelled, rest, unavailable } from "./error.js";
+import { connect } from "./socket.js";
+
+/** Client calls a server over HTTP. It keeps no connection and nothing in memory. */
+export class Client {
+  #o;
+  constructor(options) {
+    this.#o = { ...options, url: String(options.url).replace(/\/+$/, "").replace(/^ws/, "http") };
+    this.agents = {
+      list: (page) => this.#json("GET", `/agents${query(page)}`),
+      get: (name) => this.#json("GET", `/agents/${esc(name)}`),
+      create: (agent) => this.#json("POST", "/agents", agent, once()),
+      update: (name, patch) => this.#json("PATCH", `/agents/${esc(name)}`, patch),
+      delete: (...names) => this.#json("POST", "/agents/delete", { names }),
+    };
+    this.runs = {
+      list: (filter) => this.#json("GET", `/runs${query(filter)}`),
+      get: (id) => this.#json("GET", `/runs/${esc(id)}`),
+      cancel: (...ids) => this.#json("POST", "/runs/cancel", { ids }),
+    };
+  }
+
+  /** call runs a function of an agent in a fresh cell. */
+  call(agent, fn, input, options) {
+    return this.#bytes(`/agents/${esc(agent)}/call/${esc(fn)}`, input, options);
+  }
+
+  /** instance returns one instance of an agent, which its first call makes. */
+  instance(agent, key = "default") {
+    const path = `/agents/${esc(agent)}/instances/${esc(key)}`;
+    return {
+      agent,
+      key,
+      call: (method, input, options) => this.#bytes(`${path}/call/${esc(method)}`, input, options),
+      get: () => this.#json("GET", path),
+      delete: () => this.#json("DELETE", path),
+      events: (options) => this.#events(`${path}/events`, options),
+      connect: (options) => connect({ ...this.#o, ...options, agent, key }),
+    };
+  }
+
+  /** run starts a run and returns it at once. */
+  run(agent, fn, input, options = {}) {
+    const { session, key, idempotencyKey } = options;
+    return this.#json("POST", "/runs", { agent, function: fn, input: input === undefined ? null : input, session, key }, once(idempotencyKey));
+  }
+
+  /** wait returns a run when it has ended, and throws what it failed with. */
+  async wait(id, options) {
+    for await (const _ of this.events({ run: id }, options)); // eslint-disable-line no-unused-vars
+    const run = await this.runs.get(id);
+    if (run.error) throw new SkepError(run.error.kind, run.error.message, run.error);
+    return run;
+  }
+
+  /** events follows a log from the event after options.after: of a run up to its end, of others for ever. None is missed or comes twice. */
+  events(log, options) {
+    if (log.run) return this.#events(`/runs/${esc(log.run)}/events`, options, (ev) => ev.run === log.run && /^run\.(completed|failed|cancelled)$/.test(ev.kind));
+    if (log.session) return this.#events(`/sessions/${esc(log.session)}/events`, options);
+    if (log.key !== undefined) return this.#events(`/agents/${esc(log.agent)}/instances/${esc(log.key)}/events`, options);
+    return this.#events(`/agents/${esc(log.agent)}/logs`, options);
+  }
+
+  async *#events(path, options = {}, isLast = () => false) {
+    const { signal, follow = true, patience = 60_000 } = options;
+    let after = options.after ?? 0, failures = 0, since = Date.now();
+    for (;;) {
+      try {
+        const res = await this.#send("GET", `${path}?follow=${follow}`, { headers: { Accept: "text/event-stream", "Last-Event-ID": String(after) }, signal });
+        for await (const ev of messages(res.body)) {
+          failures = 0;
+          since = Date.now();
+          if (ev.seq <= after) continue;
+          after = ev.seq;
+          yield ev;
+          if (isLast(ev)) return;
+        }
+        if (!follow || path.startsWith("/runs/")) return; // the log has no more
+      } catch (e) {
+        if (signal?.aborted) throw cancelled();
+        if (e instanceof SkepError && e.kind !== "unavailable" || Date.now() - since > patience) throw e;
+      }
+      await rest(backoff(failures++, 200, 10_000), signal);
+    }
+  }
+
+  async #send(method, path, { body, headers = {}, signal } = {}) {
+    const { url, token, app } = this.#o;
+    const h = { ...headers };
+    const secret = typeof token === "function" ? await token() : token;
+    if (secret) h.Authorization = `Bearer ${secret}`;
+    if (app) h["Skep-App"] = app;
+    let res;
+    try {
+      res = await (this.#o.fetch ?? globalThis.fetch)(`${url}/v1${path}`, { method, headers: h, body, signal });
+    } catch (e) {
+      if (signal?.aborted) throw cancelled();
+      throw unavailable(`the server at ${url} cannot be reached`, e);
+    }
+    if (!res.ok) throw await errorOf(res);
+    return res;
+  }
+
+  async #json(method, path, body, headers = {}) {
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    const res = await this.#send(method, path, { body: body === undefined ? undefined : JSON.stringify(body), headers });
+    return res.status === 204 ? undefined : res.json();
+  }
+
+  async #bytes(path, input, { timeout, signal } = {}) {
+    const headers = { "Content-Type": "application/json" };
+    let body = input;
+    if (input instanceof Uint8Array || input instanceof ArrayBuffer) headers["Content-Type"] = "application/octet-stream";
+    else body = input === undefined ? "null" : JSON.stringify(input);
+    if (timeout) headers["Skep-Timeout"] = `${timeout}ms`;
+    const res = await this.#send("POST", path, { body, headers, signal });
+    const type = res.headers.get("Content-Type") ?? "";
+    if (/[/+]json\b/.test(type)) return res.json();
+    return type.startsWith("text/") ? res.text() : new Uint8Array(await res.arrayBuffer());
+  }
+}
+
+const esc = encodeURIComponent;
+
+const once = (key = globalThis.crypto?.randomUUID?.() ?? `${Date.now()}-${Math.random()}`) => ({ "Idempotency-Key": key });
+
+function query(of = {}) {
+  const q = new URLSearchParams(Object.entries(of).filter(([, v]) => v !== undefined)).toString();
+  return q && `?${q}`;
+}
+
+async function errorOf(res) {
+  const text = await res.text().catch(() => "");
+  let p;
+  try {
+    p = JSON.parse(text);
+  } catch {
+    p = {};
+  }
+  const seconds = Number(res.headers.get("Retry-After"));
+  const kind = p.kind ?? (res.status === 404 ? "not_found" : res.status >= 502 && res.status <= 504 ? "unavailable" : res.status >= 500 ? "internal" : "invalid");
+  return new SkepError(kind, p.detail ?? `the server answered ${res.status}`, {
+    hint: p.hint, limit: p.limit, status: res.status, after: seconds > 0 ? seconds * 1000 : undefined,
+  });
+}
+
+/** messages reads a text/event-stream body: the data of each event, as JSON. */
+async function* messages(body) {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let text = "", data = [];
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      text += decoder.decode(value, { stream: true });
+      for (let end; (end = text.indexOf("\n")) >= 0; text = text.slice(end + 1)) {
+        const line = text.slice(0, end).replace(/\r$/, "");
+        if (line === "" && data.length > 0) {
+          yield JSON.parse(data.join("\n"));
+          data = [];
+        } else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
+      }
+    }
+  } catch (e) {
+    throw e instanceof SkepError ? e : unavailable("the stream of events broke off", e);
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

@@ -1,0 +1,3 @@
+export { connect } from "./socket.js";
+export { Client } from "./http.js";
+export { SkepError } from "./error.js";

@@ -1,0 +1,35 @@
+import { Client, SkepError, connect } from "skep-client";
+
+interface State { count: number }
+class Counter {
+  add(n: number): number { return n; }
+  async name(): Promise<string> { return ""; }
+}
+
+const c = connect<State, Counter>({ url: "http://x", agent: "counter", token: async () => "t" });
+export const sum: Promise<number> = c.call("add", 1);
+export const name: Promise<string> = c.call("name");
+// @ts-expect-error: it takes a number
+void c.call("add", "1");
+// @ts-expect-error: there is no such method
+void c.call("nothing");
+void c.setState((s) => ({ count: (s?.count ?? 0) + 1 }));
+// @ts-expect-error: not the state
+void c.setState({ n: 1 });
+c.on("state", (s) => s?.count);
+c.on("event", (e) => e.seq);
+// @ts-expect-error: there is no such event
+c.on("nothing", () => {});
+
+export async function use(client: Client) {
+  try {
+    for await (const e of client.events({ run: "1" })) e.kind.length;
+    const n = await client.call<number>("a", "double", 2);
+    return n.toFixed();
+  } catch (e) {
+    if (e instanceof SkepError && e.kind === "conflict") return e.hint;
+    // @ts-expect-error: there is no such kind
+    if (e instanceof SkepError && e.kind === "nothing") return "";
+    throw e;
+  }
+}
