@@ -52,7 +52,7 @@ func (s *Server) instanceSocket(ctx context.Context, q instanceSocketRequest) (*
 		return nil, err
 	}
 	k, err := s.rt.OpenSocket(ctx, appOf(ctx), runtime.SocketRequest{
-		Agent: q.Name, Key: q.Key, URL: withoutToken(q.URL), Header: slices.DeleteFunc(q.Header, isCredential), Token: q.Token, Hello: q.Hello,
+		Agent: q.Name, Key: q.Key, URL: "http://" + q.Host + withoutToken(q.URL), Header: slices.DeleteFunc(q.Header, isCredential), Token: q.Token, Hello: q.Hello,
 	})
 	return &instanceSocket{k}, err
 }

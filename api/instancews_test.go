@@ -178,9 +178,9 @@ const roomPath = "/v1/agents/a/instances/room/ws"
 func TestInstanceSocket(t *testing.T) {
 	r := socketRig(t, nil, chat())
 	one := r.socket(roomPath + "?x=1&token=secret")
-	wantText(t, one, `{"type":"cf_agent_identity","name":"room","agent":"a"}`, "welcome "+roomPath+"?x=1")
+	wantText(t, one, `{"type":"cf_agent_identity","name":"room","agent":"a"}`, "welcome "+r.url+roomPath+"?x=1")
 	two := r.socket("/agents/a/room")
-	wantText(t, two, "cf_agent_identity", "welcome /agents/a/room")
+	wantText(t, two, "cf_agent_identity", "welcome "+r.url+"/agents/a/room")
 
 	write(t, one, "hi")
 	wantText(t, one, "2 hi")

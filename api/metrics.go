@@ -111,6 +111,7 @@ func (f figures) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge("skep_runs_queued", "Runs that wait.", float64(st.RunsQueued))
 	gauge("skep_runs_active", "Runs being executed.", float64(st.RunsActive))
+	gauge("skep_sockets", "Connections with instances.", float64(st.Sockets))
 	gauge("skep_listeners", "Listeners of event logs.", float64(st.Listeners))
 	counter("skep_log_lines_dropped_total", "Console lines of stateless calls that were not kept.", st.LinesDropped)
 	for outcome, n := range st.Egress.Requests {

@@ -160,7 +160,9 @@ func (k *Socket) take(ctx context.Context, m ws.Message) {
 	case !ours && len(m.Data) > sockets.MaxMessage:
 		k.conn.Close(ws.TooBig, "a message may have 1 MiB")
 	case !ours:
-		err = k.message(ctx, rec, m)
+		if err = k.message(ctx, rec, m); err != nil && !isCodes(err) {
+			k.conn.Close(ws.TryAgain, sockets.Words(err)) // rather than drop it silently
+		}
 	case in.Hello != nil:
 		err = k.hello(ctx, in.Hello)
 	case in.State != nil:
@@ -170,6 +172,18 @@ func (k *Socket) take(ctx context.Context, m ws.Message) {
 	}
 	if err != nil && k.conn.Patches() {
 		k.conn.Push(sockets.Trouble(err))
+	}
+}
+
+// isCodes reports whether an error is of the agent's own code, which was given the message then.
+func isCodes(err error) bool {
+	switch e := agent.AsError(err); e.Kind {
+	case agent.Unavailable, agent.Internal, agent.Cancelled:
+		return false
+	case agent.Exhausted:
+		return e.Limit != agent.LimitQuota && e.Limit != agent.LimitConcurrency
+	default:
+		return true
 	}
 }
 

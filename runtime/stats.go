@@ -22,6 +22,7 @@ type Stats struct {
 	RunsActive   int   // now
 	LinesDropped int64 // console lines of stateless calls
 	Listeners    int   // now
+	Sockets      int   // connections with instances, now
 	LogsFollowed int   // logs that have a listener now
 	LogReads     int64 // reads of the store for listeners
 	Durable      durable.Stats
@@ -102,6 +103,7 @@ func (r *Runtime) Stats() Stats {
 	for st := agent.Completed; st <= agent.RunCancelled; st++ {
 		s.Runs[st] = r.stats.runs[st].Load()
 	}
+	s.Sockets = r.sockets.All()
 	s.LogsFollowed, s.Listeners, s.LogReads = r.feeds.figures()
 	s.Durable = r.keeper.Stats()
 	r.mu.Lock()

@@ -41,6 +41,8 @@ type serveOptions struct {
 	cells  string // map or copy
 	apart  string // process or inline; inline unless given
 	hosts  []string
+
+	origins []string
 	dir    string
 	python string // file of the Python interpreter, or ""
 	cache  string // where compiled code is kept; below dir unless given
@@ -85,6 +87,11 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 	o.vault.register(flags)
 	o.egress.register(flags)
 	flags.StringVar(&format, "log-format", "text", "text or json")
+	var origins []string
+	if env := os.Getenv("SKEP_ORIGINS"); env != "" {
+		origins = strings.Split(env, ",")
+	}
+	flags.StringSliceVar(&o.origins, "origin", origins, "web `ORIGIN`, such as https://example.com, whose pages may call and connect (SKEP_ORIGINS)")
 	flags.StringSliceVar(&o.hosts, "host", nil, "further `NAME` to answer to when listening on a loopback address")
 	return cmd
 }
@@ -196,7 +203,7 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return rt.Run(ctx) })
 	work.Go(func() error {
-		return api.New(rt, st, &api.Options{Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Vault: secrets}).Run(ctx, ln)
+		return api.New(rt, st, &api.Options{Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Origins: o.origins, Vault: secrets}).Run(ctx, ln)
 	})
 	info.NewKey = secrets.NewKey()
 	ready(info)

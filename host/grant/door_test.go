@@ -44,8 +44,8 @@ func seal(limits agent.Limits, depth int) *sealed {
 			return nil
 		}),
 		abi.CallAgent: grantagent.New(auth("a", agent.AgentGrants("b")), depth,
-			func(_ context.Context, name, function string, in agent.Payload, depth int) (agent.Payload, error) {
-				s.called = append(s.called, name+"."+function+" "+in.Type)
+			func(_ context.Context, to grantagent.Target, in agent.Payload, depth int) (agent.Payload, error) {
+				s.called = append(s.called, to.Agent+"."+to.Function+" "+in.Type)
 				return agent.Payload{Type: in.Type, Body: in.Body}, nil
 			}),
 	})
