@@ -12,7 +12,7 @@
 //	runtime  supervises agents: calls, sessions, runs, events
 //	api      HTTP; api/client is its Go client
 //	cmd      the binary: one file for each verb
-//	sdk      what authors import: sdk/js, sdk/go, sdk/rust, sdk/as, sdk/c, sdk/python
+//	sdk      what authors import: sdk/js, sdk/go, sdk/rust, sdk/as, sdk/c, sdk/python, sdk/client-js
 //
 // Imports point from the bottom of this list to its top; internal/arch holds the table and a test.
 package skep

@@ -30,7 +30,7 @@ func durableFuncs() map[string]runtimetest.Func {
 		}
 	}
 	return map[string]runtimetest.Func{
-		"who": ask("self"), "set": ask("storage.set"), "schedule": ask("alarm.set"),
+		"who": ask("self"), "set": ask("storage.set"), "schedule": ask("alarm.set"), "await": ask("run.wait"),
 		"emit": func(ctx context.Context, c host.Call) (agent.Payload, error) {
 			return agent.JSON([]byte("true")), runtimetest.Emit(ctx, c, "said", json.RawMessage(c.Input.Body))
 		},

@@ -134,6 +134,11 @@ func (f figures) Collect(ch chan<- prometheus.Metric) {
 	counter("skep_alarms_total", "Alarms that were dealt with.", d.Alarms)
 	counter("skep_messages_total", "Messages between instances that were delivered.", d.Messages)
 
+	counter("skep_snapshots_total", "Snapshots of runs that gave up their cells.", st.Snapshots)
+	counter("skep_snapshot_bytes_total", "Bytes of those snapshots.", st.SnapshotBytes)
+	counter("skep_wakes_total", "Runs that went on in another cell.", st.Wakes)
+	tell(prometheus.CounterValue, "skep_wake_seconds_total", "Time from when they could go on until their cell began.", st.Waking.Seconds())
+
 	w := f.s.st.Stats()
 	counter("skep_store_batches_total", "Durable commits, each of many transactions.", w.Batches)
 	counter("skep_store_transactions_total", "Transactions committed.", w.Transactions)

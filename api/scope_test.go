@@ -83,7 +83,7 @@ func (r *rig) other(name agent.App) other {
 			"/v1/agents/{name}/http/{path}": "x", "/v1/agents/{name}/state/{key}": "bees-key",
 			"/v1/agents/{name}/instances/{key}": "bees-one", "/v1/agents/{name}/instances/{key}/call/{method}": "echo",
 			"/v1/agents/{name}/instances/{key}/storage/{entry}": "bees-own", "/v1/agents/{name}/instances/{key}/alarms/{alarm}": "bees-alarm",
-			"/v1/runs/{id}/events/{type}": "approval", "/v1/sessions/{id}": string(se.ID), "/v1/runs/{id}": string(run.ID),
+			"/agents/{name}": "bees-agent", "/agents/{name}/{key}": "bees-one", "/v1/runs/{id}/events/{type}": "approval", "/v1/sessions/{id}": string(se.ID), "/v1/runs/{id}": string(run.ID),
 			"/v1/tokens/{id}": string(tok.ID), "/v1/apps/{name}": string(name), "/v1/secrets/{name}": "bees-secret",
 		},
 		bodies: map[string]string{

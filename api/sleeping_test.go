@@ -51,6 +51,11 @@ func rawFrame(r io.Reader) (string, error) {
 	return string(b), err
 }
 
+func rawWrite(w io.Writer, text string) error {
+	_, err := w.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...))
+	return err
+}
+
 func memory() uint64 {
 	goruntime.GC()
 	goruntime.GC()
@@ -61,6 +66,11 @@ func memory() uint64 {
 
 // Connections with instances that sleep cost little, stay open, and each is woken by what is for it. SKEP_SOCKETS sets how many.
 func TestSleepingSockets(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { sleepingSockets(t, "") })
+	t.Run("events", func(t *testing.T) { sleepingSockets(t, `{"type":"skep_hello","events":true}`) })
+}
+
+func sleepingSockets(t *testing.T, hello string) {
 	n := 500
 	if s := os.Getenv("SKEP_SOCKETS"); s != "" {
 		n, _ = strconv.Atoi(s)
@@ -86,6 +96,11 @@ func TestSleepingSockets(t *testing.T) {
 		some.Go(func() {
 			for i := w; i < n; i += 16 {
 				nc, err := r.rawSocket(target(i))
+				if err == nil && hello != "" {
+					if err = rawWrite(nc, hello); err == nil {
+						_, err = rawFrame(nc)
+					}
+				}
 				if err != nil {
 					t.Error(err)
 					return
@@ -107,8 +122,7 @@ func TestSleepingSockets(t *testing.T) {
 		t.Errorf("%+v", stats)
 	}
 	for i, nc := range conns { // all are there still
-		text := fmt.Sprint(i)
-		if _, err := nc.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...)); err != nil {
+		if err := rawWrite(nc, fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,4 +133,5 @@ func TestSleepingSockets(t *testing.T) {
 		}
 		nc.Close()
 	}
+	until(t, func() bool { return r.s.rt.Stats().Sockets <= 1 })
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ import (
 type skep struct {
 	binary string
 	env    []string
+	server *server
 }
 
 func (s skep) run(t *testing.T, stdin string, args ...string) (stdout string, code int) {
@@ -63,35 +65,74 @@ func start(t *testing.T, flags ...string) skep {
 			t.Fatal(err)
 		}
 	}
-	server := exec.Command(s.binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
+	s.server = &server{binary: s.binary, addr: "127.0.0.1:0", flags: flags, env: append(s.env, "SKEP_VAULT_KEY=file:"+filepath.Join(dir, "vault.key"))}
 	if _, err := os.Stat(interpreter); err == nil {
-		server.Args = append(server.Args, "--python", interpreter)
+		s.server.flags = append(s.server.flags, "--python", interpreter)
 	}
-	server.Env = append(append(os.Environ(), s.env...), "SKEP_VAULT_KEY=file:"+filepath.Join(dir, "vault.key"))
-	var log bytes.Buffer
-	server.Stderr = &log
-	stdout, err := server.StdoutPipe()
+	s.server.start(t)
+	t.Cleanup(func() { s.server.stop(t) })
+	return s
+}
+
+// server is one that can be killed, and started again at the same address with the same data.
+type server struct {
+	binary, addr string
+	flags, env   []string
+	cmd          *exec.Cmd
+	lines        *bufio.Scanner
+	log          bytes.Buffer
+}
+
+func (v *server) start(t *testing.T) {
+	t.Helper()
+	v.cmd = exec.Command(v.binary, append([]string{"serve", "--listen", v.addr}, v.flags...)...)
+	v.cmd.Env = append(os.Environ(), v.env...)
+	v.cmd.Stderr = &v.log
+	stdout, err := v.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Start(); err != nil {
+	if err := v.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(stdout)
-	if !lines.Scan() || !strings.Contains(lines.Text(), "listens on") {
-		t.Errorf("the server says %q", lines.Text())
+	v.lines = bufio.NewScanner(stdout)
+	if !v.lines.Scan() {
+		t.Fatalf("the server says nothing\n%s", v.wait())
 	}
-	t.Cleanup(func() {
-		if err := server.Process.Signal(os.Interrupt); err != nil {
-			t.Error(err)
-		}
-		for lines.Scan() { // until the pipe is closed
-		}
-		if err := server.Wait(); err != nil {
-			t.Errorf("the server ended with %v\n%s", err, log.String())
-		}
-	})
-	return s
+	found := regexp.MustCompile(`listens on http://(\S+);`).FindStringSubmatch(v.lines.Text())
+	if found == nil {
+		t.Fatalf("the server says %q", v.lines.Text())
+	}
+	v.addr = found[1]
+}
+
+// wait waits until the server has ended.
+func (v *server) wait() error {
+	for v.lines.Scan() { // until the pipe is closed
+	}
+	if err := v.cmd.Wait(); err != nil {
+		return fmt.Errorf("the server ended with %w\n%s", err, v.log.String())
+	}
+	return nil
+}
+
+func (v *server) stop(t *testing.T) {
+	if err := v.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	if err := v.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// crash kills the server, which has no time for anything, and starts it again.
+func (v *server) crash(t *testing.T) {
+	t.Helper()
+	if err := v.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = v.wait() // killed
+	v.start(t)
 }
 
 const (

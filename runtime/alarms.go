@@ -252,16 +252,14 @@ func (f *firing) fire(ctx context.Context) error {
 	if f.data.Missed == "skip" && f.data.repeats() && f.data.Attempt == 0 && f.began.Sub(f.alarm.At) > lateAfter {
 		return f.done(ctx, false)
 	}
-	if !f.r.store.WasClosed() && f.data.Attempt < f.data.Retry.Attempts {
+	if !f.r.store.WasClosed() && f.alarm.At.Before(f.r.began) {
 		// The process before this one died, maybe of this: count the attempt before it is made.
-		f.data.Attempt++
-		if err := f.set(ctx, f.alarm.At); err != nil {
+		if f.data.Attempt >= f.data.Retry.Attempts {
+			return f.failed(ctx, agent.Errorf(agent.Failed, "the server ended each time that the alarm was under way"))
+		}
+		if err := f.countAttempt(ctx); err != nil {
 			return err
 		}
-		if err := f.t.Commit(ctx); err != nil {
-			return err
-		}
-		f.data.Attempt--
 	}
 	w := f.r.work(f.rec, agent.UseAlarm, f.data.Method, agent.JSON(f.data.Payload))
 	_, err := f.r.inTurn(ctx, f.t, w)
@@ -279,6 +277,20 @@ func (f *firing) fire(ctx context.Context) error {
 	}
 	_ = f.r.ended(ctx, f.rec.agent, err)
 	return f.failed(ctx, err)
+}
+
+// countAttempt makes durable that an attempt is made. It is taken back when the attempt is known to have ended.
+func (f *firing) countAttempt(ctx context.Context) (err error) {
+	f.data.Attempt++
+	if err := f.set(ctx, f.alarm.At); err != nil {
+		return err
+	}
+	if err := f.t.Commit(ctx); err != nil {
+		return err
+	}
+	f.data.Attempt--
+	f.alarm, _, err = f.t.Alarm(ctx, f.alarm.Name) // it has another generation now
+	return err
 }
 
 // lateAfter is how late an alarm may be that counts as on time.
@@ -308,7 +320,7 @@ func (f *firing) failed(ctx context.Context, err error) error {
 
 // done tells that the alarm was dealt with, and sets the next time of one that repeats.
 func (f *firing) done(ctx context.Context, called bool) error {
-	if current, there, err := f.t.Alarm(ctx, f.alarm.Name); err != nil || !there || current.Gen != f.alarm.Gen && f.data.Attempt == 0 {
+	if current, there, err := f.t.Alarm(ctx, f.alarm.Name); err != nil || !there || current.Gen != f.alarm.Gen {
 		return err // its own code has cleared or moved it
 	}
 	if !called {

@@ -103,6 +103,7 @@ type asked struct {
 	input    []byte
 	open     chan struct{} // closed when it may leave; nil when it need not wait for that
 	returned bool          // its answer is on the way to the code
+	looked   bool          // of a run's result: the store was asked, and nothing has come since
 	cancel   context.CancelCauseFunc
 }
 
@@ -133,6 +134,9 @@ func (r *Runtime) execute(hard context.Context, t *task, a admission, leave func
 		return
 	}
 	if live {
+		if x.run.Lives > 1 {
+			r.stats.woke(time.Since(t.since))
+		}
 		x.live(a)
 	}
 }
@@ -243,6 +247,7 @@ func (x *execution) enterLife(ctx context.Context, t *durable.Turn, task *task) 
 	now := time.Now().UTC()
 	x.mu.Lock()
 	x.view, x.entries, x.events, x.bytes, x.clock = view, nil, nil, 0, view.Clock
+	x.lines, x.logged, x.emits, x.emitted = view.Mark.Lines, view.Mark.Bytes, view.Mark.Count, view.Mark.Call
 	x.mu.Unlock()
 	next := run
 	next.Wait = nil

@@ -244,7 +244,7 @@ func (r *Runtime) callFrom(ctx context.Context, j *job, to grantagent.Target, in
 		return agent.Payload{}, j.place.run.callInstance(ctx, t, id, to, in, depth)
 	}
 	if to.Send {
-		return agent.Payload{}, r.post(ctx, t, id, message{Kind: messageSend, Function: to.Function, Type: in.Type, Body: in.Body, Depth: depth})
+		return agent.Payload{}, r.post(ctx, t, id, message{Kind: messageSend, Function: to.Function, Type: in.Type, Body: in.Body})
 	}
 	if err := t.Commit(ctx); err != nil {
 		return agent.Payload{}, err

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -14,9 +15,10 @@ type task struct {
 	id      agent.RunID
 	agent   string
 	session agent.SessionID
-	in      int64 // bytes of its input
-	resumed bool  // it has run before
-	gone    bool  // cancelled before its turn
+	in      int64     // bytes of its input
+	since   time.Time // when it came to be queued
+	resumed bool      // it has run before
+	gone    bool      // cancelled before its turn
 }
 
 // queue says which run is next. The runs of one session are executed one after the other, in the order they came; agents

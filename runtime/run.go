@@ -132,6 +132,7 @@ func defaultFunction(p *agent.Plugin) (string, error) {
 func taskOf(run agent.Run) *task {
 	return &task{
 		app: run.App, id: run.ID, agent: run.Agent, session: run.Session, in: int64(len(run.Input.Body)), resumed: run.Lives > 0,
+		since: time.Now(),
 	}
 }
 

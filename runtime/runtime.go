@@ -62,6 +62,7 @@ type Options struct {
 // recorder, the logbook) is never held while another's is taken, but for feeds before hub; changes of one agent are
 // held apart by a lock that is taken before all others.
 type Runtime struct {
+	began    time.Time
 	store    *store.Store
 	cells    Cells
 	opts     Options
@@ -110,7 +111,7 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	opts.LogLines = cmp.Or(opts.LogLines, 10_000)
 	opts.Window = cmp.Or(opts.Window, 1<<20)
 	r := &Runtime{
-		store: st, cells: cells, opts: opts, log: opts.Log,
+		store: st, cells: cells, opts: opts, log: opts.Log, began: time.Now(),
 		queue: newQueue(), active: make(map[agent.RunID]*execution), disowned: make(chan struct{}, 1),
 	}
 	if r.quotas = opts.Quotas; r.quotas == nil {

@@ -46,9 +46,8 @@ type Socket struct {
 	inbox   []ws.Message
 	bytes   int
 	working bool
-	opened  bool           // the instance has taken it
-	ended   *ws.CloseError // set once nothing comes any more
-	room    chan struct{}  // closed when the inbox takes more
+	opened  bool          // the instance has taken it
+	room    chan struct{} // closed when the inbox takes more
 	workers sync.WaitGroup
 
 	events    context.CancelFunc // of a client that asked for events
@@ -184,16 +183,33 @@ func (k *Socket) finish(ctx context.Context, tell bool, end *ws.CloseError) {
 	_ = k.turn(ctx, rec, function, ev, agent.Event{Kind: agent.EventDisconnected}) // what the code did not catch is in its log
 }
 
-// retryTurn is how long a client waits whose message found the instance's line full.
-const retryTurn = 100 * time.Millisecond
+// How long a client waits whose message found the instance's line full, and at most when a rate is used up.
+const (
+	retryTurn = 100 * time.Millisecond
+	retryRate = 5 * time.Second
+)
 
-// insist repeats what could not even wait in the instance's line: its client waits meanwhile, and sends no more.
+// insist repeats what could not even wait in the instance's line, or was too much for this second: its client waits meanwhile, and sends
+// no more.
 func insist(ctx context.Context, do func() error) error {
 	for {
 		err := do()
-		if e := agent.AsError(err); e == nil || e.Limit != agent.LimitConcurrency || ctx.Err() != nil {
+		wait, again := soon(err)
+		if !again || ctx.Err() != nil {
 			return err
 		}
-		pause(ctx, retryTurn)
+		pause(ctx, wait)
 	}
+}
+
+// soon tells whether something is worth doing again soon, and when.
+func soon(err error) (time.Duration, bool) {
+	e := agent.AsError(err)
+	switch {
+	case e == nil:
+		return 0, false
+	case e.Limit == agent.LimitConcurrency:
+		return retryTurn, true
+	}
+	return e.After, e.Limit == agent.LimitQuota && e.After > 0 && e.After <= retryRate
 }

@@ -285,9 +285,7 @@ func (k *Socket) changeState(ctx context.Context, rec record, in *sockets.StateI
 	w.socket = &socketWork{conn: k.conn.ID, sets: true}
 	t, err := k.r.enter(ctx, k.id, durable.Entry{}, w.limits)
 	if err != nil {
-		if agent.AsError(err).Limit != agent.LimitConcurrency {
-			k.refuseState(in, abi.Shared{}, err)
-		}
+		k.refuseState(in, abi.Shared{}, err)
 		return err
 	}
 	defer t.Abandon()
@@ -336,8 +334,11 @@ func (k *Socket) changeIn(ctx context.Context, t *durable.Turn, w work, state *s
 	return nil
 }
 
-// refuseState tells a client that its change was not made, and shows it the state as it is.
+// refuseState tells a client that its change was not made and will not be, and shows it the state as it is.
 func (k *Socket) refuseState(in *sockets.StateIn, now abi.Shared, err error) {
+	if _, again := soon(err); again {
+		return
+	}
 	if k.conn.Patches() {
 		k.conn.Push(sockets.StateRefused(in.ID, now, err))
 		return

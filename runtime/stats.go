@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/runtime/durable"
@@ -26,6 +27,11 @@ type Stats struct {
 	LogsFollowed int   // logs that have a listener now
 	LogReads     int64 // reads of the store for listeners
 	Durable      durable.Stats
+
+	Snapshots     int64 // of runs that gave up their cells
+	SnapshotBytes int64
+	Wakes         int64         // of runs that went on in another cell
+	Waking        time.Duration // from when they could go on until their cell began, all together
 }
 
 // Egress is what agents' outbound requests came to.
@@ -43,6 +49,8 @@ type counters struct {
 	received    atomic.Int64
 	failures    [agent.Cancelled + 1]atomic.Int64
 	runs        [agent.RunCancelled + 1]atomic.Int64
+
+	snapshots, snapshotBytes, wakes, waking atomic.Int64
 }
 
 // begin counts a cell until done is called.
@@ -59,6 +67,16 @@ func (c *counters) failed(err error) error {
 		c.kills[min(e.Limit, agent.MaxLimit)].Add(1)
 	}
 	return err
+}
+
+func (c *counters) snapshot(bytes int) {
+	c.snapshots.Add(1)
+	c.snapshotBytes.Add(int64(bytes))
+}
+
+func (c *counters) woke(after time.Duration) {
+	c.wakes.Add(1)
+	c.waking.Add(int64(after))
 }
 
 // tally counts by a name of a small set.
@@ -106,6 +124,8 @@ func (r *Runtime) Stats() Stats {
 	s.Sockets = r.sockets.All()
 	s.LogsFollowed, s.Listeners, s.LogReads = r.feeds.figures()
 	s.Durable = r.keeper.Stats()
+	s.Snapshots, s.SnapshotBytes = r.stats.snapshots.Load(), r.stats.snapshotBytes.Load()
+	s.Wakes, s.Waking = r.stats.wakes.Load(), time.Duration(r.stats.waking.Load())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.RunsActive = len(r.active)

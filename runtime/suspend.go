@@ -305,6 +305,7 @@ func (x *execution) snapshot(ctx context.Context, res host.Result) error {
 	if err != nil {
 		return err
 	}
+	x.r.stats.snapshot(len(s.Snapshot))
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e.Time, e.Lines, e.Call, e.Count = x.clock, x.seen, x.highest, x.random.used
@@ -478,7 +479,6 @@ func (x *execution) play(ctx context.Context, c host.Call, s *journal.Entry) (ho
 	}
 	v := x.view
 	x.mu.Lock()
-	x.lines, x.logged, x.emits, x.emitted = v.Mark.Lines, v.Mark.Bytes, v.Mark.Count, v.Mark.Call
 	x.clock, x.seen, x.seenLog, x.resumed = v.Began, 0, 0, false
 	used := int64(0)
 	if s != nil {

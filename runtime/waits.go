@@ -56,6 +56,7 @@ func (x *execution) wait(ctx context.Context, door host.Calls, n uint64, a *aske
 		if out, err, ok := x.satisfied(ctx, n, a); ok {
 			return x.handed(ctx, n, a, out, err)
 		}
+		x.saw(a, changed)
 		if !x.script.Load() {
 			if err := x.giveUp(n, a); err != nil {
 				return nil, err
@@ -206,6 +207,16 @@ func (x *execution) look(ctx context.Context, n uint64, a *asked) error {
 	return nil
 }
 
+// saw notes that a look found nothing, unless something has come since it began.
+func (x *execution) saw(a *asked, before <-chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.changed == before && !a.looked {
+		a.looked = true
+		x.ask()
+	}
+}
+
 // notBegun reports whether a run that this one began could not be made, and puts why into e.
 func (x *execution) notBegun(id agent.RunID, e *journal.Entry) bool {
 	x.mu.Lock()
@@ -285,7 +296,7 @@ func (x *execution) pendingLocked(n uint64, a *asked) bool {
 		_ = json.Unmarshal(a.input, &w)
 		return x.view.Find(w.Type) >= 0
 	}
-	return false
+	return a.name == abi.CallResult && !a.looked // maybe
 }
 
 // addHandlers gives a run's door what runs alone have.

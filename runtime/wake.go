@@ -99,6 +99,9 @@ func (x *execution) arrived(entries []journal.Entry) {
 			}
 		}
 	}
+	for _, a := range x.asked {
+		a.looked = false
+	}
 	x.pokeLocked()
 	x.mu.Unlock()
 	x.ask()

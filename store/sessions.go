@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store/instance"
 )
 
 // CreateSession stores a session of an agent that is there, and its empty log. A zero ID, Key and Created are filled in.
@@ -46,6 +47,9 @@ func (s *Store) fillSession(se *agent.Session, now time.Time) error {
 	}
 	if se.Key == "" {
 		se.Key = "default"
+	}
+	if err := instance.CheckKey(se.Key); err != nil {
+		return err
 	}
 	if !isPart(string(se.ID)) {
 		return agent.Errorf(agent.Invalid, "session id %q is not valid", se.ID)

@@ -56,9 +56,9 @@ type Socket struct {
 	pos     Position
 	state   json.RawMessage
 	next    int
-	waiting map[string]chan socketFrame // by the id of what was asked
-	ready   chan struct{}               // closed once the server has answered the hello; then nil
-	err     error                       // why it ended
+	waiting map[string]*asked // by the id of what was asked
+	ready   chan struct{}     // closed once the server has answered the hello; then nil
+	err     error             // why it ended
 }
 
 type socketFrame struct {
@@ -86,6 +86,12 @@ func (f *socketFrame) err() error {
 	return &agent.Error{Kind: f.Kind, Msg: f.Error, Hint: f.Hint}
 }
 
+// asked is what waits for an answer.
+type asked struct {
+	frames chan socketFrame
+	state  json.RawMessage // of a change of the state
+}
+
 // Connect opens a connection with an instance, which is made when it is not there. It returns once the shared state is known.
 func (c *Client) Connect(ctx context.Context, agentName, key string, o *SocketOptions) (*Socket, error) {
 	h := http.Header{}
@@ -102,7 +108,7 @@ func (c *Client) Connect(ctx context.Context, agentName, key string, o *SocketOp
 		}
 		return nil, c.unreachable(ctx, err)
 	}
-	s := &Socket{conn: conn, done: make(chan struct{}), waiting: map[string]chan socketFrame{}, ready: make(chan struct{})}
+	s := &Socket{conn: conn, done: make(chan struct{}), waiting: map[string]*asked{}, ready: make(chan struct{})}
 	if o != nil {
 		s.o = *o
 	}
@@ -169,15 +175,15 @@ func (s *Socket) Position() Position {
 
 // SetState sets the whole shared state, if it has the version that version names; nil means any. It returns the new version.
 func (s *Socket) SetState(ctx context.Context, state any, version *int64) (int64, error) {
-	frames, id, err := s.expect()
-	if err != nil {
-		return 0, err
-	}
-	defer s.forget(id)
 	b, err := json.Marshal(state)
 	if err != nil {
 		return 0, agent.Wrap(agent.Invalid, err, "the state has no JSON form")
 	}
+	frames, id, err := s.expect(b)
+	if err != nil {
+		return 0, err
+	}
+	defer s.forget(id)
 	q := map[string]any{"type": "cf_agent_state", "id": id, "state": json.RawMessage(b)}
 	if version != nil {
 		q["version"] = *version
@@ -189,11 +195,7 @@ func (s *Socket) SetState(ctx context.Context, state any, version *int64) (int64
 	if err != nil {
 		return 0, err
 	}
-	if err := f.err(); err != nil {
-		return 0, err
-	}
-	s.change(b, f.Version)
-	return f.Version, nil
+	return f.Version, f.err()
 }
 
 // Call calls a method of the instance and returns its result. A call that was under way when the connection ended fails, and may have
@@ -216,7 +218,7 @@ func (s *Socket) Stream(ctx context.Context, method string, args ...any) iter.Se
 
 func (s *Socket) stream(ctx context.Context, result bool, method string, args []any) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
-		frames, id, err := s.expect()
+		frames, id, err := s.expect(nil)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -250,7 +252,7 @@ func (s *Socket) stream(ctx context.Context, result bool, method string, args []
 	}
 }
 
-func (s *Socket) expect() (chan socketFrame, string, error) {
+func (s *Socket) expect(state json.RawMessage) (chan socketFrame, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -259,7 +261,7 @@ func (s *Socket) expect() (chan socketFrame, string, error) {
 	s.next++
 	id := strconv.Itoa(s.next)
 	frames := make(chan socketFrame, 16)
-	s.waiting[id] = frames
+	s.waiting[id] = &asked{frames, state}
 	return frames, id, nil
 }
 
@@ -353,15 +355,18 @@ func (s *Socket) take(f *socketFrame) bool {
 			s.o.OnEvent(*f.Event)
 		}
 	case "skep_state_refused", "skep_state_set", "rpc":
-		if f.Type == "skep_state_refused" && f.Version > 0 {
-			s.change(f.State, f.Version)
-		}
 		s.mu.Lock()
 		waiting := s.waiting[f.ID]
 		s.mu.Unlock()
+		switch {
+		case f.Type == "skep_state_refused" && f.Version > 0:
+			s.change(f.State, f.Version)
+		case f.Type == "skep_state_set" && waiting != nil:
+			s.change(waiting.state, f.Version)
+		}
 		if waiting != nil {
 			select {
-			case waiting <- *f:
+			case waiting.frames <- *f:
 			case <-time.After(time.Minute): // who called does not take what it asked for
 			}
 		}

@@ -63,8 +63,12 @@ woken, each with the time since the run began, how long it took and how large it
 	return cmd
 }
 
-// readTree reads a run's whole journal. It also returns the number of entries.
+// readTree reads a run's whole journal, and its events for what that leaves out. It also returns the number of entries.
 func readTree(ctx context.Context, cl *client.Client, id agent.RunID) (*tree, int, error) {
+	notes, err := readNotes(ctx, cl, id)
+	if err != nil {
+		return nil, 0, err
+	}
 	t, n := newTree(), 0
 	for e, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[client.JournalEntry], error) {
 		return cl.Journal(ctx, id, p)
@@ -72,6 +76,7 @@ func readTree(ctx context.Context, cl *client.Client, id agent.RunID) (*tree, in
 		if err != nil {
 			return nil, 0, err
 		}
+		notes.explain(&e)
 		t.add(e)
 		n++
 	}

@@ -176,6 +176,9 @@ func waitText(w agent.RunWait) string {
 	text := ""
 	switch w.For {
 	case "sleep":
+		if !w.Until.IsZero() {
+			return when(w.Until)
+		}
 		text = "a time"
 	case "event":
 		text = "event " + shownKey(w.Name)

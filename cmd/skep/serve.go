@@ -43,12 +43,12 @@ type serveOptions struct {
 	hosts  []string
 
 	origins []string
-	dir    string
-	python string // file of the Python interpreter, or ""
-	cache  string // where compiled code is kept; below dir unless given
-	vault  vaultOptions
-	egress egressOptions
-	log    *slog.Logger
+	dir     string
+	python  string // file of the Python interpreter, or ""
+	cache   string // where compiled code is kept; below dir unless given
+	vault   vaultOptions
+	egress  egressOptions
+	log     *slog.Logger
 }
 
 func newServe(c *cli) *cobra.Command {

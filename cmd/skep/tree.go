@@ -39,7 +39,7 @@ type tree struct {
 func newTree() *tree { return &tree{calls: map[uint64]*node{}} }
 
 func (t *tree) add(e client.JournalEntry) {
-	if e.Time.IsZero() { // what happens beside something else has no time of its own
+	if e.Time.Before(t.last) { // it has no time of its own, or the run's, which stands still while the run sleeps
 		e.Time = t.last
 	}
 	if e.Life > t.life {

@@ -27,7 +27,11 @@ func sizes(ctx context.Context, b *bench) ([]Figure, error) {
 		return nil, err
 	}
 	calls, err := b.callsBeside(ctx, ns)
-	return slices.Concat(calls, appends, logs), err
+	if err != nil {
+		return nil, err
+	}
+	durable, err := b.besideInstances(ctx, ns)
+	return slices.Concat(calls, durable, appends, logs), err
 }
 
 // appender adds events to one log.

@@ -128,7 +128,11 @@ type tally map[string]int
 
 func (t tally) add(o tally) {
 	for k, n := range o {
-		t[k] += n
+		if strings.HasPrefix(k, "slowest") {
+			t[k] = max(t[k], n)
+		} else {
+			t[k] += n
+		}
 	}
 }
 

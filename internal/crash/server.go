@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -28,7 +28,8 @@ type server struct {
 	addr   string
 	token  string
 	cmd    *exec.Cmd
-	ended  chan error
+	ended  chan struct{} // closed when the process has; nil before the first
+	err    error         // of its end
 	stderr bytes.Buffer
 }
 
@@ -59,33 +60,44 @@ func (s *server) start(ctx context.Context) error {
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
-	if s.memory > 0 {
-		if err := confine(s.cmd.Process.Pid, s.memory<<20); err != nil {
-			return errors.Join(err, s.cmd.Process.Kill(), s.cmd.Wait())
-		}
-	}
-	lines := bufio.NewReader(stdout)
+	ready, ended := make(chan error, 1), make(chan struct{})
 	var info struct {
 		TokenFile string `json:"token_file"`
 	}
-	if err := json.NewDecoder(lines).Decode(&info); err != nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
+	s.ended = ended
+	go func() {
+		defer close(ended)
+		ready <- json.NewDecoder(stdout).Decode(&info)
+		_, _ = io.Copy(io.Discard, stdout)
+		s.err = s.cmd.Wait()
+	}()
+	if s.memory > 0 {
+		if err := confine(s.cmd.Process.Pid, s.memory<<20); err != nil {
+			s.kill()
+			return err
+		}
+	}
+	select {
+	case err = <-ready:
+	case <-time.After(patience):
+		err = errors.New("it says nothing")
+	}
+	if err != nil {
+		s.kill()
 		return fmt.Errorf("skep serve did not start: %w: %s", err, s.stderr.Bytes())
 	}
 	token, err := os.ReadFile(info.TokenFile)
 	s.token = strings.TrimSpace(string(token))
-	s.ended = make(chan error, 1)
-	cmd, ended := s.cmd, s.ended
-	go func() { ended <- cmd.Wait() }()
 	return err
 }
 
 // kill ends the server at once. It reports whether it had ended by itself.
 func (s *server) kill() (byItself bool) {
+	if s.ended == nil {
+		return true
+	}
 	select {
-	case err := <-s.ended:
-		s.ended <- err
+	case <-s.ended:
 		byItself = true
 	default:
 	}
@@ -98,8 +110,8 @@ func (s *server) kill() (byItself bool) {
 func (s *server) stop() error {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case err := <-s.ended:
-		return err
+	case <-s.ended:
+		return s.err
 	case <-time.After(30 * time.Second):
 		s.kill()
 		return errors.New("the server does not stop")

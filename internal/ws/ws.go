@@ -89,7 +89,6 @@ type Conn struct {
 	nc     net.Conn
 	o      Options
 	client bool
-	heard  time.Time
 	br     *bufio.Reader // while there may be something in it
 
 	end atomic.Int64 // when reading ends, once the close frame was written; Unix nanoseconds
@@ -117,7 +116,6 @@ func newConn(nc net.Conn, client bool, o *Options) *Conn {
 	if c.o.Linger == 0 {
 		c.o.Linger = 2 * time.Second
 	}
-	c.heard = time.Now()
 	return c
 }
 
@@ -181,6 +179,7 @@ func (c *Conn) read() (Message, error) {
 
 // wait returns the first byte of the next frame. All the time a connection is idle it is here, without a buffer.
 func (c *Conn) wait() (byte, error) {
+	began := time.Now() // a reader that had other things to do has not heard either
 	for {
 		if c.br != nil && c.br.Buffered() == 0 {
 			c.freeReader()
@@ -194,10 +193,12 @@ func (c *Conn) wait() (byte, error) {
 		var b [1]byte
 		n, err := c.nc.Read(b[:])
 		if n == 1 {
-			c.hear()
 			c.br = readers.Get().(*bufio.Reader)
 			c.br.Reset(c.nc)
 			return b[0], c.nc.SetReadDeadline(time.Now().Add(c.o.Stall))
+		}
+		if err == nil { // a reader may return nothing
+			continue
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return 0, err
@@ -205,7 +206,7 @@ func (c *Conn) wait() (byte, error) {
 		if end := c.end.Load(); end != 0 && time.Now().UnixNano() >= end {
 			return 0, errClosed
 		}
-		if c.o.Silence > 0 && time.Now().Sub(c.heard) >= c.o.Silence {
+		if c.o.Silence > 0 && time.Since(began) >= c.o.Silence {
 			return 0, fmt.Errorf("websocket: nothing came for %s: %w", c.o.Silence, err)
 		}
 		if err := c.sendControl(opPing, nil); err != nil {
@@ -224,8 +225,6 @@ func (c *Conn) next() time.Time {
 	}
 	return time.Now().Add(c.o.Heartbeat)
 }
-
-func (c *Conn) hear() { c.heard = time.Now() }
 
 func (c *Conn) header(first byte) (size int64, mask [4]byte, err error) {
 	if first&0x70 != 0 {
@@ -286,7 +285,6 @@ func (c *Conn) payload(to []byte, size int, mask [4]byte) ([]byte, error) {
 			key = unmask(to[at:], mask, key)
 		}
 		size -= n
-		c.hear()
 	}
 	return to, nil
 }

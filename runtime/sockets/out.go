@@ -25,6 +25,9 @@ type out struct {
 	writers sync.WaitGroup
 }
 
+// cost is what a frame counts for while it waits, so that many empty ones count as well.
+func cost(f ws.Frame) int { return len(f.Data) + 64 }
+
 // Push queues a frame. A client for which too much waits is closed with code 1013: who sends never waits for who does not read.
 func (c *Conn) Push(f ws.Frame) {
 	o := &c.out
@@ -33,13 +36,13 @@ func (c *Conn) Push(f ws.Frame) {
 	if o.closing != nil {
 		return
 	}
-	if o.bytes > 0 && o.bytes+len(f.Data) > o.bound {
+	if o.bytes > 0 && o.bytes+cost(f) > o.bound {
 		o.close(ws.TryAgain, "the client does not read what it is sent")
-		o.queue = nil
+		o.queue, o.bytes = nil, 0
 		_ = o.wire.Deadline(lastWrite) // an error will be met by the writer
 		return
 	}
-	o.bytes += len(f.Data)
+	o.bytes += cost(f)
 	o.queue = append(o.queue, f)
 	o.write()
 }
@@ -95,9 +98,7 @@ func (o *out) writeAll() {
 		o.mu.Unlock()
 		err := o.wire.Write(f)
 		o.mu.Lock()
-		if o.bytes -= len(f.Data); len(o.queue) == 0 {
-			o.bytes = 0
-		}
+		o.bytes = max(o.bytes-cost(f), 0) // it is 0 already when the queue was dropped
 		if o.bytes <= o.bound/2 {
 			o.free()
 		}

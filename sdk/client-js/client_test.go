@@ -50,8 +50,15 @@ func newServer(t *testing.T) *server {
 		s.stop()
 		_ = h.Close(context.WithoutCancel(t.Context()))
 	})
+	prepare(t, s.addr, s.token)
+	return s
+}
+
+// prepare puts the agents there that the tests are about.
+func prepare(t *testing.T, addr, token string) {
+	t.Helper()
 	ctx := t.Context()
-	c := client.New("http://"+s.addr, s.token, nil)
+	c := client.New("http://"+addr, token, nil)
 	code, err := os.ReadFile(filepath.Join("testdata", "agent.ts"))
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +71,6 @@ func newServer(t *testing.T) *server {
 			t.Fatal(err)
 		}
 	}
-	return s
 }
 
 func (s *server) start() {
@@ -130,7 +136,7 @@ func (s *server) control() string {
 }
 
 // node runs a test file, which finds the server by its environment.
-func (s *server) node(file string) {
+func (s *server) node(file string, env ...string) {
 	s.t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -140,9 +146,10 @@ func (s *server) node(file string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, "--test", "--test-reporter=spec", file)
 	cmd.Env = append(os.Environ(), "SKEP_URL=http://"+s.addr, "SKEP_TOKEN="+s.token, "SKEP_CONTROL="+s.control())
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		s.t.Errorf("node --test %s: %v\n%s", file, err, out)
+		s.t.Errorf("node --test %s: %v", file, err)
 	}
 	s.t.Logf("%s", out)
 }
@@ -158,10 +165,25 @@ func TestClient(t *testing.T) {
 	newServer(t).node("testdata/client.test.mjs")
 }
 
+// With the WebSocket that Node itself has, which is that of browsers (WHATWG).
+func TestClientGlobal(t *testing.T) {
+	needsModules(t, "ws")
+	if exec.Command("node", "--experimental-websocket", "-e", "new WebSocket('ws://127.0.0.1:1').onerror = () => {}").Run() != nil {
+		t.Skip("this Node has no WebSocket")
+	}
+	newServer(t).node("testdata/client.test.mjs", "NODE_OPTIONS=--experimental-websocket", "SKEP_GLOBAL=1")
+}
+
 // Cloudflare's own AgentClient, as its package has it.
 func TestAgentClient(t *testing.T) {
 	needsModules(t, "agents")
 	newServer(t).node("testdata/cloudflare.test.mjs")
+}
+
+// Its hook for React.
+func TestUseAgent(t *testing.T) {
+	needsModules(t, "react-test-renderer")
+	newServer(t).node("testdata/react.test.mjs")
 }
 
 func TestTypes(t *testing.T) {

@@ -159,7 +159,9 @@ class Connection {
     }
     ws.binaryType = "arraybuffer";
     this.#ws = ws;
+    let opened = false;
     ws.onopen = () => {
+      opened = true;
       if (this.#ended) return ws.close();
       this.#heard = Date.now();
       this.#keepAlive(ws);
@@ -170,7 +172,8 @@ class Connection {
       this.#heard = Date.now();
       this.#take(m.data);
     };
-    ws.onerror = () => {}; // a close follows
+    // A close follows, but not in every implementation when it never was open.
+    ws.onerror = () => this.#ws === ws && !opened && this.#lose(1006, "the connection cannot be opened");
     ws.onclose = (e) => this.#ws === ws && this.#lose(e.code, e.reason);
   }
 

@@ -41,6 +41,22 @@ test("storage and state, and what a turn that throws undoes", async () => {
   await assert.rejects(client.call("onStateChanged", {}), /no method/);
 });
 
+test("what a call did before it leaves its turn stays", async () => {
+  class Slow extends Agent {
+    async work(fails) {
+      await this.storage.set("before", 1);
+      const n = await this.outside(async () => 7);
+      await this.storage.set("after", n);
+      if (fails) throw new Error("late");
+    }
+  }
+  const host = new FakeHost();
+  await assert.rejects(host.call(Slow, "work", true), /late/);
+  assert.deepEqual([await host.storage.get("before"), await host.storage.get("after")], [1, undefined]);
+  await host.call(Slow, "work", false);
+  assert.equal(await host.storage.get("after"), 7);
+});
+
 class Bot extends Agent {
   async onAlarm(payload) {
     await this.storage.set("rang", [...((await this.storage.get("rang")) ?? []), payload ?? null]);

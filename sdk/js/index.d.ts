@@ -133,6 +133,7 @@ export class Agent<C extends object = Config, S = any> implements Context<C, S> 
   sleep(duration: Duration): Promise<void>;
   sleepUntil(when: Date | number): Promise<void>;
   waitForEvent<T = unknown>(type: string, options?: { timeout?: Duration }): Promise<T>;
+  outside<T>(work: () => Promise<T> | T): Promise<T>;
   /** {@link Durable.run}, without its types: agents have methods of that name. The `run` that is imported has them. */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   run(functionName: any, input?: any, ...rest: any[]): any;
@@ -292,6 +293,8 @@ export const sql: SQL;
 export const step: Step;
 /** See {@link Durable.waitForEvent}. */
 export const waitForEvent: Durable["waitForEvent"];
+/** See {@link Durable.outside}. */
+export const outside: Durable["outside"];
 /** See {@link Durable.run}. */
 export const run: Durable["run"];
 /** See {@link Durable.child}. */

@@ -71,6 +71,7 @@ export const agent = durable("agent");
 export const child = durable("child");
 export const deleteChild = durable("deleteChild");
 export const run = durable("run");
+export const outside = durable("outside");
 export const schedule = durable("schedule");
 export const scheduleEvery = durable("scheduleEvery");
 export const listSchedules = durable("listSchedules");
@@ -133,8 +134,8 @@ export function waitUntil(promise) {
 }
 
 const functions = {
-  emit, agent, child, deleteChild, run, schedule, scheduleEvery, listSchedules, getSchedule, cancelSchedule, setAlarm, getAlarm,
-  deleteAlarm, sleep, sleepUntil, waitForEvent, connections, broadcast, waitUntil,
+  emit, agent, child, deleteChild, outside, run, schedule, scheduleEvery, listSchedules, getSchedule, cancelSchedule, setAlarm,
+  getAlarm, deleteAlarm, sleep, sleepUntil, waitForEvent, connections, broadcast, waitUntil,
   setState: (next) => need("setState()").instance.setState(next),
 };
 const values = { config, kv, log, storage, sql, step };

@@ -166,6 +166,11 @@ export class FakeInstance {
     return { type: options.type, payload: await this.waitForEvent(options.type, options), timestamp: new Date(this.#host.now) };
   }
   step(...args) { return this.#host.frame.steps.do(...args); }
+  async outside(work) {
+    if (typeof work !== "function") throw new TypeError("outside: the argument is a function");
+    this.#host.commit();
+    return work();
+  }
 
   agent(name, key, options) { return this.#standIn(name, key, options?.send === true); }
   child(name, key, options) {

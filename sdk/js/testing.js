@@ -90,7 +90,7 @@ export class FakeHost {
       this.#outside = globalThis.fetch;
       globalThis.fetch = (input, init) => this.fetch(input, init);
     }
-    const undo = this.instance.save();
+    frame.undo = this.instance.save();
     try {
       return await calls.run(frame, async () => {
         try {
@@ -106,18 +106,29 @@ export class FakeHost {
     } catch (e) {
       if (run === undefined) {
         frame.frames = [];
-        undo(); // a turn that throws changes nothing
+        frame.undo(); // a turn that throws changes nothing
       }
       throw e;
     } finally {
-      for (const [client, data] of frame.frames ?? []) {
-        client.frames.push(data);
-      }
+      this.#flush(frame);
       if (--this.#inside === 0) {
         globalThis.fetch = this.#outside;
         setHost(undefined);
       }
     }
+  }
+
+  // #flush sends what a turn has kept for its end.
+  #flush(frame) {
+    for (const [client, data] of frame.frames?.splice(0) ?? []) {
+      client.frames.push(data);
+    }
+  }
+
+  // commit keeps what the turn has done so far.
+  commit() {
+    this.#flush(this.frame);
+    this.frame.undo = this.instance.save();
   }
 
   #function(agent, target, name) {

@@ -27,8 +27,14 @@ func (id ID) Check() error {
 	switch {
 	case !isPart(string(id.App), 63) || !isPart(string(id.Agent), 64):
 		return agent.Errorf(agent.Invalid, "an instance is named by an app, an agent's id and a key, not by %.80q, %.80q", id.App, id.Agent)
-	case id.Key == "" || len(id.Key) > MaxKey || !utf8.ValidString(id.Key):
-		return agent.Errorf(agent.Invalid, "instance key %.80q must be 1 to %d bytes of UTF-8", id.Key, MaxKey)
+	}
+	return CheckKey(id.Key)
+}
+
+// CheckKey returns an Invalid error unless key can name an instance.
+func CheckKey(key string) error {
+	if key == "" || len(key) > MaxKey || !utf8.ValidString(key) {
+		return agent.Errorf(agent.Invalid, "instance key %.80q must be 1 to %d bytes of UTF-8", key, MaxKey)
 	}
 	return nil
 }

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import WebSocket from "ws";
+import Ws from "ws";
 import { Client, SkepError, connect } from "../index.js";
 import { merge } from "../socket.js";
 
 const { SKEP_URL: url, SKEP_TOKEN: token, SKEP_CONTROL: control } = process.env;
+const WebSocket = process.env.SKEP_GLOBAL ? undefined : Ws;
 const restart = () => fetch(`${control}/restart`);
 const limit = { timeout: 20_000 };
 
