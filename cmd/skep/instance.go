@@ -35,7 +35,7 @@ children of its own, one call at a time, and is made by its first call.`,
 		of:    func(args []string) client.Place { return client.Storage(args[0], args[1]) },
 		whole: func(s agent.StateSize) string { return size(s.Bytes) + " in all, with what Skep keeps of the instance" },
 	})...)
-	cmd.AddCommand(newInstanceCall(c), newInstanceList(c), newInstanceShow(c), newInstanceEvents(c), newInstanceExport(c), newInstanceDelete(c), storage)
+	cmd.AddCommand(newInstanceCall(c), newInstanceList(c), newInstanceShow(c), newInstanceConnect(c), newInstanceEvents(c), newInstanceExport(c), newInstanceDelete(c), storage)
 	return cmd
 }
 
