@@ -123,7 +123,7 @@ type Change struct {
 // Step is the data of an EventStepStarted and an EventStepEnded.
 type Step struct {
 	Attempt  int           `json:"attempt"`            // from 1
-	Duration time.Duration `json:"duration,omitempty"` // of all attempts; nanoseconds in JSON
+	Duration time.Duration `json:"duration,omitempty"` // of the attempt that ended; nanoseconds in JSON
 	Error    string        `json:"error,omitempty"`
 	Rollback bool          `json:"rollback,omitempty"` // what undoes the step
 }

@@ -60,7 +60,8 @@ func (s *Server) many(action string, do control) func(context.Context, runIDsReq
 
 // restart says from where a run is run again.
 type restart struct {
-	Step string `json:"step,omitempty" doc:"name of the step to go on from; the beginning unless given"`
+	Step    string `json:"step,omitempty" doc:"name of the step to go on from; the beginning unless given"`
+	NewCode bool   `json:"new_code,omitempty" doc:"run what the agent runs now, which has to do the same up to the step; else the code of the run"`
 }
 
 type restartRunRequest struct {
@@ -69,7 +70,7 @@ type restartRunRequest struct {
 }
 
 func (s *Server) restartRun(ctx context.Context, q restartRunRequest) (agent.Run, error) {
-	r, err := s.rt.RestartRun(ctx, appOf(ctx), q.ID, q.Body.Step)
+	r, err := s.rt.RestartRun(ctx, appOf(ctx), q.ID, q.Body.Step, q.Body.NewCode)
 	if err == nil {
 		err = s.audit(ctx, "run.restart", string(q.ID), fmt.Sprintf("as %s from step %q", r.ID, q.Body.Step))
 	}

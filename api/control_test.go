@@ -183,7 +183,7 @@ func TestRunControl(t *testing.T) {
 	if res := r.do("POST", "/v1/runs/"+string(one.ID)+"/resolve", `{"call":1}`); res.StatusCode != 400 || !strings.Contains(string(res.body), "action") {
 		t.Errorf("%s %s", res.Status, res.body)
 	}
-	again, err := r.c.RestartRun(ctx, one.ID, "")
+	again, err := r.c.RestartRun(ctx, one.ID, "", false)
 	if err != nil || again.ID == one.ID || again.Session != one.Session {
 		t.Fatalf("%+v %v", again, err)
 	}

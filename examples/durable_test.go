@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -202,13 +203,42 @@ func TestTwoDayWorkflow(t *testing.T) {
 		t.Errorf("replay:\n%s", out)
 	}
 
+	code, err := os.ReadFile("two-day-workflow/main.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "main.ts")
+	if err := os.WriteFile(other, []byte(strings.Replace(string(code), `>("approval"`, `>("confirm"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.run(t, "", "replay", run, "--with", other); code != 9 || !strings.HasPrefix(out, "different: ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+
 	// Refused: what was reserved is free again.
 	run = order(`{"item":"wax","price":5}`)
 	s.until(t, `waiting +for event approval`, "run", "attach", run)
 	s.must(t, "run", "send", run, "approval", no)
-	out, code := s.run(t, "", "run", "attach", run)
-	if code != 8 || !strings.Contains(out, "rollback of reserve ended") || !strings.Contains(out, "Bob did not approve") {
+	out, exit := s.run(t, "", "run", "attach", run)
+	if exit != 8 || !strings.Contains(out, "rollback of reserve ended") || !strings.Contains(out, "Bob did not approve") {
+		t.Errorf("exit code %d\n%s", exit, out)
+	}
+	s.is(t, `["sold/honey"]`, "instance", "call", "orders", "shop", "stock")
+
+	// Tried again until it works; and taken back while it waits for the day after tomorrow.
+	s.must(t, "agent", "update", "payments", "--config", "down=yes")
+	run = order(`{"item":"tea","price":5}`)
+	s.must(t, "run", "send", run, "approval", yes)
+	s.until(t, `step +charge failed .*payments are down`, "run", "attach", run)
+	s.must(t, "agent", "update", "payments", "--config", "down=")
+	s.until(t, `step +charge ended`, "run", "attach", run)
+	s.until(t, `waiting +for \d{4}-`, "run", "attach", run)
+	s.must(t, "run", "terminate", run)
+	if out, code := s.run(t, "", "run", "attach", run); code != 130 || !regexp.MustCompile(`(?s)rollback of charge ended.*rollback of reserve ended`).MatchString(out) {
 		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if out := s.must(t, "logs", "payments"); strings.Count(out, "refunded ") != 1 {
+		t.Errorf("payments:\n%s", out)
 	}
 	s.is(t, `["sold/honey"]`, "instance", "call", "orders", "shop", "stock")
 

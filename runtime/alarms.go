@@ -252,7 +252,7 @@ func (f *firing) fire(ctx context.Context) error {
 	if f.data.Missed == "skip" && f.data.repeats() && f.data.Attempt == 0 && f.began.Sub(f.alarm.At) > lateAfter {
 		return f.done(ctx, false)
 	}
-	if !f.r.store.WasClosed() && f.alarm.At.Before(f.r.began) {
+	if !f.r.store.WasClosed() && !f.alarm.At.After(f.r.began) {
 		// The process before this one died, maybe of this: count the attempt before it is made.
 		if f.data.Attempt >= f.data.Retry.Attempts {
 			return f.failed(ctx, agent.Errorf(agent.Failed, "the server ended each time that the alarm was under way"))

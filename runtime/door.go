@@ -52,7 +52,7 @@ func (r *Runtime) door(j job) *grant.Door {
 	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID)})
 	handlers[abi.CallSelf] = self(&j)
 	if j.place != nil {
-		r.addInstance(handlers, &j)
+		r.addInstance(handlers, auth, &j)
 		if j.place.run != nil {
 			j.place.run.addHandlers(handlers, auth, &j)
 		}

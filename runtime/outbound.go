@@ -65,11 +65,6 @@ func (o *outbound) do(ctx context.Context, req *egress.Request) (*egress.Respons
 	if err != nil {
 		return nil, err
 	}
-	if !safe(req.Method) {
-		if err := o.job.place.gate(ctx); err != nil {
-			return nil, err
-		}
-	}
 	out := *req
 	switch whole, inMemory := req.Body.(interface{ Len() int }); {
 	case req.Body == nil:
@@ -121,10 +116,15 @@ func (o *outbound) header(ctx context.Context, h [][2]string) [][2]string {
 	return append(h[:len(h):len(h)], [2]string{"traceparent", t})
 }
 
-// Allow judges one hop.
+// Allow judges one hop. One that may change the world leaves after the commit of all before it.
 func (o *outbound) Allow(ctx context.Context, to agent.Request) error {
 	if err := o.auth.HTTP(ctx, to); err != nil {
 		return err
+	}
+	if !safe(to.Method) {
+		if err := o.job.place.gate(ctx); err != nil {
+			return err
+		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

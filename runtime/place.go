@@ -27,9 +27,10 @@ func self(j *job) grant.Handler {
 }
 
 // addInstance gives a cell's door what belongs to its instance.
-func (r *Runtime) addInstance(handlers map[string]grant.Handler, j *job) {
+func (r *Runtime) addInstance(handlers map[string]grant.Handler, auth *grant.Authority, j *job) {
 	p := j.place
 	handlers[abi.CallTurnLeave], handlers[abi.CallTurnEnter] = grant.JSON(p.leaveTurn), grant.JSON(p.enterTurn)
+	handlers[abi.CallStart] = r.starts(auth, j.Agent, inTurns(p))
 	r.addSockets(handlers, j)
 	sql.Add(handlers, sqlOf{j})
 	state.AddStorage(handlers, func() agent.StateGrant { return storageBounds(j.grants()) }, storage{p})

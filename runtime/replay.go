@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -343,8 +344,9 @@ func resultText(out *agent.Payload, err *agent.RunError) string {
 }
 
 // RestartRun starts a new run that has the journal of another up to where a step began, and goes on from there. An empty step is
-// the beginning. The new run belongs to the same session.
-func (r *Runtime) RestartRun(ctx context.Context, app agent.App, id agent.RunID, step string) (agent.Run, error) {
+// the beginning. The new run belongs to the same session. It runs the code of the other, or with newCode what its agent runs now: that has to do
+// the same up to the step, or else the run fails as one that diverges.
+func (r *Runtime) RestartRun(ctx context.Context, app agent.App, id agent.RunID, step string, newCode bool) (agent.Run, error) {
 	old, err := r.store.Run(ctx, app, id)
 	if err != nil {
 		return agent.Run{}, err
@@ -370,6 +372,14 @@ func (r *Runtime) RestartRun(ctx context.Context, app agent.App, id agent.RunID,
 	run := agent.Run{
 		App: app, ID: agent.NewRunID(now), Session: old.Session, Agent: old.Agent, Plugin: old.Plugin, Function: old.Function, Input: old.Input,
 		Status: agent.Paused, Created: now, Trace: old.Trace,
+	}
+	if newCode {
+		rec, err := r.records.resolve(ctx, r.store, app, old.Agent)
+		if err != nil {
+			return agent.Run{}, err
+		}
+		run.Plugin = rec.plugin.Digest
+		entries = slices.DeleteFunc(entries, func(e journal.Entry) bool { return e.Kind == journal.Snapshot }) // of the old code's memory
 	}
 	for _, e := range journal.Pack(run.ID, entries) { // of a run that is not there yet, so that it may take several commits
 		if err := t.Journal(ctx, e); err != nil {

@@ -130,10 +130,14 @@ func defaultFunction(p *agent.Plugin) (string, error) {
 }
 
 func taskOf(run agent.Run) *task {
-	return &task{
+	t := &task{
 		app: run.App, id: run.ID, agent: run.Agent, session: run.Session, in: int64(len(run.Input.Body)), resumed: run.Lives > 0,
 		since: time.Now(),
 	}
+	if t.resumed {
+		t.in = 0 // it has counted
+	}
+	return t
 }
 
 // Cancel ends runs and returns them in the order of ids, ended. A run that ended before stays as it is. When one of the

@@ -1,11 +1,11 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -193,5 +193,191 @@ func TestRunMovesToAnotherProcess(t *testing.T) {
 	}
 }
 
-var _ = strings.Contains
-var _ sync.Mutex
+const controlled = `
+import { callAgent, emit, run, sleep, step, storage, waitForEvent } from "skep";
+export async function steps() {
+	const a = await step("one", async () => { await storage.set("one", true); return 1; }, { rollback: async () => { emit("undone"); } });
+	const b = await step("two", () => waitForEvent("more"));
+	return [a, b, Math.random() < 1];
+}
+export async function parent() { const r = await run("kid", 20, { key: "elsewhere" }); return await r.result(); }
+export async function kid(n) { await sleep(5); return n + 1; }
+export async function spin() { emit("spinning"); for (;;); }
+export async function greedy() { const a = []; for (let i = 0; ; i++) a.push(new Uint8Array(1 << 20).fill(i)); }
+export async function call() { return await callAgent("bank", "pay", 1); }
+`
+
+func TestRunIsTerminated(t *testing.T) {
+	w := newWorld(t, controlled, nil)
+	w.start()
+	run := w.until(w.begin("steps", "null"), agent.EventRunWaiting)
+	if _, err := w.TerminateRuns(t.Context(), app, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.output(run); got != "cancelled cancelled: the run was terminated" {
+		t.Errorf("output %s", got)
+	}
+	log := strings.Join(w.sessionLog(run), "\n")
+	if !strings.Contains(log, "undone null") || strings.Count(log, "step.started") != 3 {
+		t.Errorf("events %s", log)
+	}
+}
+
+func TestRunIsPaused(t *testing.T) {
+	w := newWorld(t, controlled, nil)
+	w.start()
+	run := w.until(w.begin("steps", "null"), agent.EventRunWaiting)
+	if got, err := w.PauseRuns(t.Context(), app, run.ID); err != nil || got[0].Status != agent.Paused {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if got := w.event(run, "more", `2`); got.Status != agent.Paused {
+		t.Errorf("an event woke a run that is %s", got.Status)
+	}
+	if _, err := w.ResumeRuns(t.Context(), app, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.output(run); got != "[1,2,true]" {
+		t.Errorf("output %s", got)
+	}
+	if _, err := w.ResumeRuns(t.Context(), app, run.ID); kind(err) != "conflict" {
+		t.Errorf("a run that has ended was resumed: %v", err)
+	}
+}
+
+func TestRunBeginsAnother(t *testing.T) {
+	w := newWorld(t, controlled, nil)
+	w.start()
+	if got := w.output(w.begin("parent", "null")); got != "21" {
+		t.Errorf("output %s", got)
+	}
+}
+
+func TestRunIsReplayed(t *testing.T) {
+	w := newWorld(t, controlled, nil)
+	w.start()
+	run := w.until(w.begin("steps", "null"), agent.EventRunWaiting)
+	early, err := w.ReplayRun(t.Context(), app, run.ID, runtime.ReplayRequest{})
+	if err != nil || !early.Same || early.Complete {
+		t.Errorf("replay of a run that waits: %+v, %v", early, err)
+	}
+	w.event(run, "more", `2`)
+	if got := w.output(run); got != "[1,2,true]" {
+		t.Fatalf("output %s", got)
+	}
+	same, err := w.ReplayRun(t.Context(), app, run.ID, runtime.ReplayRequest{})
+	if err != nil || !same.Same || !same.Complete || same.Calls == 0 || string(same.Output.Body) != "[1,2,true]" {
+		t.Errorf("replay: %+v, %v, %+v", same, err, same.Difference)
+	}
+	other := strings.Replace(controlled, "return [a, b,", "return [b, a,", 1)
+	w.push(other)
+	differs, err := w.ReplayRun(t.Context(), app, run.ID, runtime.ReplayRequest{Plugin: "code"})
+	if err != nil || differs.Same || differs.Difference == nil {
+		t.Errorf("replay with other code: %+v, %v", differs, err)
+	}
+	entries, err := w.Journal(t.Context(), app, run.ID, 0, 0)
+	if err != nil || len(entries) < 8 || entries[0].Kind != "begin" {
+		t.Errorf("journal %+v, %v", entries, err)
+	}
+	again, err := w.RestartRun(t.Context(), app, run.ID, "two", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again = w.until(again, agent.EventRunWaiting)
+	w.event(again, "more", `3`)
+	if got := w.output(again); got != "[1,3,true]" {
+		t.Errorf("output of the run that was restarted at a step: %s", got)
+	}
+	if mended, err := w.RestartRun(t.Context(), app, run.ID, "two", true); err != nil {
+		t.Error(err)
+	} else {
+		mended = w.until(mended, agent.EventRunWaiting)
+		w.event(mended, "more", `3`)
+		if got := w.output(mended); got != "[3,1,true]" {
+			t.Errorf("output of the run that goes on with other code: %s", got)
+		}
+	}
+	var out bytes.Buffer
+	if err := w.ExportRun(t.Context(), app, run.ID, &out); err != nil || !strings.Contains(out.String(), `"kind":"journal"`) {
+		t.Errorf("export %s, %v", out.String(), err)
+	}
+}
+
+// A server that stops lets runs that rest give up their cells, and stops those that compute; the next one goes on with both.
+func TestRunsOutliveTheirServer(t *testing.T) {
+	w := newWorld(t, controlled, &runtime.Options{Grace: 50 * time.Millisecond})
+	stop := w.start()
+	waits := w.until(w.begin("steps", "null"), agent.EventRunWaiting)
+	spins := w.until(w.begin("spin", "null"), agent.EventEmit)
+	stop()
+	if run, err := w.store.Run(t.Context(), app, spins.ID); err != nil || run.Status != agent.Queued || run.Lost != 0 {
+		t.Errorf("run that computes: %+v, %v", run, err)
+	}
+	next := w.next(nil)
+	next.start()
+	next.event(waits, "more", `2`)
+	if got := next.output(waits); got != "[1,2,true]" {
+		t.Errorf("output %s", got)
+	}
+	if _, err := next.Cancel(t.Context(), app, spins.ID); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(strings.Join(next.sessionLog(spins), " "), "spinning"); n != 1 {
+		t.Errorf("an event is there %d times", n)
+	}
+}
+
+// An owner that was deposed commits nothing, and does not end the run.
+func TestRunIsTakenOver(t *testing.T) {
+	w := newWorld(t, controlled, nil)
+	w.start()
+	run := w.until(w.begin("spin", "null"), agent.EventEmit)
+	next := w.next(nil)
+	next.start() // which finds it Running
+	if got := next.until(run, agent.EventRunResumed); got.Lives != 2 || got.Lost != 1 {
+		t.Errorf("run %+v", got)
+	}
+	if _, err := next.Cancel(t.Context(), app, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Cancel(t.Context(), app, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.store.Run(t.Context(), app, run.ID); err != nil || got.Status != agent.RunCancelled {
+		t.Errorf("run %+v, %v", got, err)
+	}
+}
+
+func TestRunThatIsLostTwice(t *testing.T) {
+	w := newWorld(t, controlled, &runtime.Options{Limits: agent.Limits{Memory: 32 << 20}})
+	w.start()
+	got := w.output(w.begin("greedy", "null"))
+	if !strings.HasPrefix(got, "failed exhausted: the run was lost twice in a row: life 1: ") {
+		t.Errorf("output %s", got)
+	}
+}
+
+// Runs that wait hold no cell.
+func TestManyRunsWait(t *testing.T) {
+	n := 1000
+	if testing.Short() {
+		n = 50
+	}
+	w := newWorld(t, waiters, nil)
+	w.start()
+	runs := make([]agent.Run, n)
+	for i := range runs {
+		runs[i] = w.begin("approve", fmt.Sprint(i))
+	}
+	for _, run := range runs {
+		w.until(run, agent.EventRunWaiting)
+	}
+	if cells, waiting := w.cells.Live(); cells != 0 || waiting != 0 || w.Stats().RunsActive != 0 {
+		t.Errorf("%d cells, %d wait for one, %d runs are executed", cells, waiting, w.Stats().RunsActive)
+	}
+	for _, i := range []int{0, n / 2, n - 1} {
+		w.event(runs[i], "approval", `{"ok":1}`)
+		if got := w.output(runs[i]); !strings.HasSuffix(got, `"ok":1}`) {
+			t.Errorf("output %s", got)
+		}
+	}
+}

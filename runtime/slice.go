@@ -241,8 +241,12 @@ func (x *execution) flushSoon() {
 
 // flush commits events, unless the slice has changed the instance: what it does to that is not divided, and its rest commits them.
 func (x *execution) flush() {
-	x.r.flying.Add(1)
-	defer x.r.flying.Done()
+	x.mu.Lock()
+	over := x.over
+	x.mu.Unlock()
+	if over {
+		return
+	}
 	x.gate.Lock()
 	defer x.gate.Unlock()
 	x.mu.Lock()

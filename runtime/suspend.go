@@ -354,6 +354,8 @@ func (x *execution) suspended(ctx context.Context, res host.Result) error {
 	switch next.Status {
 	case agent.Waiting:
 		x.tell(agent.EventRunWaiting, encode(next.Wait))
+	case agent.Running:
+		x.tell(agent.EventRunWaiting, encode(k.told()))
 	case agent.Paused:
 		x.tell(agent.EventRunPaused, encode(next.Wait))
 	}

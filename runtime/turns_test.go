@@ -375,3 +375,40 @@ func TestOncePerName(t *testing.T) {
 }
 
 func decode(b []byte, v any) error { return json.Unmarshal(b, v) }
+
+// A turn begins runs with its commit: those of a turn that throws are not begun.
+func TestTurnsBeginRuns(t *testing.T) {
+	start := func(ctx context.Context, c host.Call) (abi.Started, error) {
+		return ask[abi.Started](ctx, c, abi.CallStart, abi.Start{Function: "work", Input: []byte(`"x"`), Key: string(c.Input.Body)})
+	}
+	r := newRig(t, map[string]runtimetest.Func{
+		"begin": func(ctx context.Context, c host.Call) (agent.Payload, error) {
+			s, err := start(ctx, c)
+			return agent.Text(s.Run), err
+		},
+		"broken": func(ctx context.Context, c host.Call) (agent.Payload, error) {
+			_, _ = start(ctx, c)
+			return agent.Payload{}, errors.New("no")
+		},
+		"work": func(_ context.Context, c host.Call) (agent.Payload, error) { return c.Input, nil },
+	}, nil)
+	r.start()
+	_, _ = r.callInstance("k", "broken", "")
+	for _, key := range []string{"", "other"} {
+		id := agent.RunID(r.mustCall("k", "begin", key))
+		for {
+			run, err := r.Wait(t.Context(), app, id)
+			if agent.KindOf(err) == agent.NotFound && err != nil { // its message is on the way
+				continue
+			}
+			if err != nil || run.Status != agent.Completed || string(run.Output.Body) != `"x"` {
+				t.Errorf("key %q: %+v, %v", key, run, err)
+			}
+			break
+		}
+	}
+	runs, _, err := r.store.Runs(t.Context(), app, store.RunFilter{}, agent.Page{})
+	if err != nil || len(runs) != 2 {
+		t.Errorf("%d runs, %v", len(runs), err)
+	}
+}

@@ -211,7 +211,7 @@ func (x *execution) look(ctx context.Context, n uint64, a *asked) error {
 func (x *execution) saw(a *asked, before <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.changed == before && !a.looked {
+	if x.changed == before && !a.looked && x.parked == nil {
 		a.looked = true
 		x.ask()
 	}
@@ -299,76 +299,12 @@ func (x *execution) pendingLocked(n uint64, a *asked) bool {
 	return a.name == abi.CallResult && !a.looked // maybe
 }
 
-// addHandlers gives a run's door what runs alone have.
+// addHandlers gives a run's door what is another's there.
 func (x *execution) addHandlers(handlers map[string]grant.Handler, auth *grant.Authority, j *job) {
-	handlers[abi.CallStart] = grant.JSON(func(ctx context.Context, in abi.Start) (abi.Started, error) {
-		if in.Agent == "" {
-			in.Agent = j.Agent
-		}
-		if in.Agent != j.Agent {
-			if err := auth.CallAgent(ctx, in.Agent); err != nil {
-				return abi.Started{}, err
-			}
-		}
-		return x.start(ctx, in)
-	})
-}
-
-// start begins another run, once. The caller holds gate.
-func (x *execution) start(ctx context.Context, in abi.Start) (abi.Started, error) {
-	n := host.Number(ctx)
-	if in.Key == "" {
-		in.Key = defaultKey
-		if in.Agent == x.run.Agent {
-			in.Key = x.id.Key
-		}
-	}
-	if in.Type == "" {
-		in.Type = agent.TypeJSON
-	}
-	id, rec, err := x.r.instanceOf(ctx, x.run.App, in.Agent, in.Key)
-	if err != nil {
-		return abi.Started{}, err
-	}
-	child := childID(x.run.ID, n)
-	m := message{Kind: messageStart, Function: in.Function, Type: in.Type, Body: in.Input, Run: x.run.ID, Call: n, Of: child}
-	if m.Function == "" {
-		if m.Function, err = defaultFunction(rec.plugin); err != nil {
-			return abi.Started{}, err
-		}
-	}
-	limits := rec.agent.Limits.Or(x.r.opts.Limits)
-	if size := int64(len(in.Input)); size > limits.Input {
-		return abi.Started{}, agent.Exceeded(agent.LimitInput, "the input has %d bytes, more than %d", size, limits.Input)
-	}
-	if err := checkNames(m.Function, in.Key, in.Type); err != nil {
-		return abi.Started{}, err
-	}
-	t, err := x.theTurn(ctx)
-	if err != nil {
-		return abi.Started{}, err
-	}
-	if id == x.id {
-		err = x.r.makeRun(ctx, t, rec, m)
-	} else {
-		err = x.r.post(ctx, t, id, m)
-	}
-	return abi.Started{Run: string(child), Session: string(child)}, err
-}
-
-// makeRun makes a run that another has begun, in a session of its own.
-func (r *Runtime) makeRun(ctx context.Context, t *durable.Turn, rec record, m message) error {
-	now := time.Now().UTC()
-	run := agent.Run{
-		App: t.ID().App, ID: m.Of, Session: agent.SessionID(m.Of), Agent: rec.agent.Name, Plugin: rec.plugin.Digest, Function: m.Function,
-		Input: agent.Payload{Type: m.Type, Body: m.Body}, Status: agent.Queued, Created: now, Parent: &agent.RunParent{Run: m.Run, Call: m.Call},
-	}
-	session := &agent.Session{App: run.App, ID: run.Session, Agent: run.Agent, Key: t.ID().Key, Created: now}
-	if err := t.ChangeRun(ctx, instance.RunEdit{Run: run, Session: session}); err != nil {
-		return err
-	}
-	return t.Append(ctx, instance.SessionLog(run.Session), agent.Event{
-		Kind: agent.EventRunQueued, Run: run.ID, Time: now, Data: encode(map[string]string{"function": run.Function}),
+	handlers[abi.CallStart] = x.r.starts(auth, j.Agent, func(ctx context.Context, m *message) (*durable.Turn, error) {
+		n := host.Number(ctx)
+		m.Run, m.Call, m.Of = x.run.ID, n, childID(x.run.ID, n) // so it is begun once
+		return x.theTurn(ctx)
 	})
 }
 
@@ -402,7 +338,7 @@ func (x *execution) callInstance(ctx context.Context, t *durable.Turn, id instan
 }
 
 // step notes where a step begins or ends.
-func (x *execution) step(_ context.Context, n uint64, ends bool, in []byte) error {
+func (x *execution) step(ctx context.Context, n uint64, ends bool, in []byte) error {
 	var m abi.StepMark
 	if err := grant.Decode(in, &m); err != nil {
 		return err
@@ -415,9 +351,8 @@ func (x *execution) step(_ context.Context, n uint64, ends bool, in []byte) erro
 	if ends {
 		kind = agent.EventStepEnded
 		for _, s := range x.view.Steps {
-			if s.Name == m.Name && !s.Flag && s.Class == rollbackClass(m.Rollback) {
-				data.Duration = x.clock.Sub(s.Time)
-				break
+			if s.Name == m.Name && !s.Flag && s.Class == rollbackClass(m.Rollback) && s.Count == int64(m.Attempt) {
+				data.Duration = x.clock.Sub(s.Time) // the newest of them: a run that was begun from a step has its old mark, too
 			}
 		}
 	}
@@ -425,6 +360,12 @@ func (x *execution) step(_ context.Context, n uint64, ends bool, in []byte) erro
 	x.emitted = max(x.emitted, n)
 	x.mu.Unlock()
 	x.addEvent(agent.Event{Kind: kind, Name: m.Name, Data: encode(data)})
+	if m.Rollback {
+		// The run has failed, and its end undoes what is not committed. What a rollback takes back, and what it did, are no part of that.
+		x.gate.Lock()
+		defer x.gate.Unlock()
+		return x.commit(ctx)
+	}
 	x.flushSoon()
 	return nil
 }

@@ -64,12 +64,13 @@ func (c *Client) control(ctx context.Context, what string, ids []agent.RunID) ([
 	return out.Items, err
 }
 
-// RestartRun starts a new run that goes on from where a step of another began; an empty step is the beginning.
-func (c *Client) RestartRun(ctx context.Context, id agent.RunID, step string) (out agent.Run, err error) {
-	in := map[string]string{}
-	if step != "" {
-		in["step"] = step
-	}
+// RestartRun starts a new run that goes on from where a step of another began; an empty step is the beginning. With newCode it runs what its
+// agent runs now, which has to do the same up to the step.
+func (c *Client) RestartRun(ctx context.Context, id agent.RunID, step string, newCode bool) (out agent.Run, err error) {
+	in := struct {
+		Step    string `json:"step,omitempty"`
+		NewCode bool   `json:"new_code,omitempty"`
+	}{step, newCode}
 	return out, c.do(ctx, "POST", path("runs", string(id), "restart"), nil, in, &out)
 }
 

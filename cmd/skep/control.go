@@ -93,11 +93,13 @@ func waitedTypes(ctx context.Context, cl *client.Client, before []string) ([]str
 
 func newRunRestart(c *cli) *cobra.Command {
 	var from string
+	var newCode bool
 	cmd := &cobra.Command{
 		Use:   "restart RUN",
 		Short: "Start a new run that goes on from a step of this one, and print its id",
 		Long: `Start a new run in the same session. With --from it has what the run got up to where that step began, and goes on from there; else
-it begins anew. The run itself stays as it is.`,
+it begins anew. The run itself stays as it is. It runs the code of the run, or with --new-code what the agent runs now: for a run that
+failed by a mistake which is mended. That code has to do the same up to the step, else the new run fails and says where it differs.`,
 		Example: "  skep run restart 01JQ8... --from charge",
 		Args:    cobra.ExactArgs(1),
 
@@ -107,7 +109,7 @@ it begins anew. The run itself stays as it is.`,
 			if err != nil {
 				return err
 			}
-			r, err := cl.RestartRun(cmd.Context(), agent.RunID(args[0]), from)
+			r, err := cl.RestartRun(cmd.Context(), agent.RunID(args[0]), from, newCode)
 			if err != nil {
 				return err
 			}
@@ -119,6 +121,7 @@ it begins anew. The run itself stays as it is.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "name of the `STEP`")
+	cmd.Flags().BoolVar(&newCode, "new-code", false, "run what the agent runs now")
 	return cmd
 }
 

@@ -50,12 +50,15 @@ func stepText(e agent.Event, s agent.Step) string {
 	case e.Kind == agent.EventStepStarted:
 		text += " began"
 	case s.Error != "":
-		text += " failed: " + s.Error
+		text += " failed"
 	default:
 		text += " ended"
 	}
 	if s.Duration > 0 {
 		text += " in " + howLong(s.Duration)
+	}
+	if s.Error != "" {
+		text += ": " + s.Error
 	}
 	return text
 }

@@ -81,7 +81,7 @@ func (d *Door) Call(ctx context.Context, name string, in []byte) (out []byte, er
 	}
 	h, ok := d.handlers[name]
 	if !ok {
-		return nil, agent.Errorf(agent.Denied, "host call %q is not granted here", clip(name))
+		return nil, notHere(name)
 	}
 	out, err = h(ctx, in)
 	if err != nil && agent.KindOf(err) == agent.Internal {
@@ -91,6 +91,20 @@ func (d *Door) Call(ctx context.Context, name string, in []byte) (out []byte, er
 		d.keep(hint{e.Msg, e.Hint})
 	}
 	return out, err
+}
+
+// notHere is the error of a call that a cell of this kind cannot make.
+func notHere(name string) error {
+	e := &agent.Error{Kind: agent.Denied, Msg: fmt.Sprintf("host call %q is not granted here", clip(name))}
+	switch family, _, _ := strings.Cut(name, "."); family {
+	case "storage", "shared", "alarm", "socket", "child", "turn":
+		e.Msg = fmt.Sprintf("host call %q works in a call of an instance", clip(name))
+		e.Hint = "call the instance: skep instance call AGENT KEY METHOD"
+	case "run", "step":
+		e.Msg = fmt.Sprintf("host call %q works in a run", clip(name))
+		e.Hint = "start a run: skep run AGENT FUNCTION --key KEY"
+	}
+	return e
 }
 
 func (d *Door) keep(h hint) {

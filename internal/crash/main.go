@@ -28,7 +28,8 @@ type settings struct {
 	isolation []string
 	memory    int64 // MiB that a server may use, 0 for no bound
 	slowDisk  bool
-	storm     int // alarms that are due within a minute; then nothing else is done
+	storm     int // alarms that are due within a while; then nothing else is done
+	within    time.Duration
 	seed      uint64
 	program   string
 	dir       string
@@ -45,7 +46,8 @@ func main() {
 	isolation := flag.String("isolation", "inline,process", "where cells run, one round after the other")
 	flag.Int64Var(&s.memory, "memory", 0, "`MiB` that a server may use; needs root")
 	flag.BoolVar(&s.slowDisk, "slow-disk", false, "have something else write to the disk all the time")
-	flag.IntVar(&s.storm, "storm", 0, "instead: so many alarms within a minute, with a kill in the middle")
+	flag.IntVar(&s.storm, "storm", 0, "instead: so many alarms that are due soon, with a kill in the middle")
+	flag.DurationVar(&s.within, "within", time.Minute, "how long it is from the first alarm of the storm to the last")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "of what clients do and when servers die; nothing makes a crash repeat exactly")
 	flag.StringVar(&s.program, "program", "", "`FILE` of skep; built unless given")
 	flag.Parse()
@@ -71,10 +73,8 @@ func run(ctx context.Context, s settings, out io.Writer) (err error) {
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}()
 	if s.program == "" {
-		s.program = filepath.Join(s.dir, "skep")
-		build := exec.CommandContext(ctx, "go", "build", "-o", s.program, "github.com/skep-dev/skep/cmd/skep")
-		if said, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build skep: %w: %s", err, said)
+		if err := s.build(ctx); err != nil {
+			return err
 		}
 	}
 	if s.slowDisk {
@@ -87,6 +87,16 @@ func run(ctx context.Context, s settings, out io.Writer) (err error) {
 		return s.storms(ctx, out)
 	}
 	return s.rounds(ctx, out)
+}
+
+// build builds skep.
+func (s *settings) build(ctx context.Context) error {
+	s.program = filepath.Join(s.dir, "skep")
+	build := exec.CommandContext(ctx, "go", "build", "-o", s.program, "github.com/skep-dev/skep/cmd/skep")
+	if said, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build skep: %w: %s", err, said)
+	}
+	return nil
 }
 
 // rounds makes one round after the other, until enough servers were killed or the time is over.

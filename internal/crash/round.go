@@ -198,6 +198,9 @@ func (r *round) left(ctx context.Context, c *client.Client) (string, error) {
 			return fmt.Sprintf("run %s is %s", o.run, run.Status), nil
 		}
 		o.ended, o.lost = true, err != nil
+		if run.Error != nil {
+			r.tally["runs failed: "+run.Error.Msg]++
+		}
 	}
 	return "", nil
 }

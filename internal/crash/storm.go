@@ -58,9 +58,9 @@ func (r *round) storm(ctx context.Context, store string) error {
 	}
 	began := time.Now()
 	// Setting them takes a while: they begin when that must be over.
-	first := began.Add(5*time.Second + time.Duration(r.settings.storm)*time.Millisecond)
+	first := began.Add(3*time.Second + time.Duration(r.settings.storm)*time.Millisecond)
 	err := together(64, keys, func(key string) error {
-		in, err := json.Marshal(map[string]any{"count": alarmsEach, "from": first.UnixMilli(), "within": time.Minute.Milliseconds()})
+		in, err := json.Marshal(map[string]any{"count": alarmsEach, "from": first.UnixMilli(), "within": r.within.Milliseconds()})
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (r *round) storm(ctx context.Context, store string) error {
 	if time.Now().After(first) {
 		return errors.New("setting them took longer than there was time for")
 	}
-	if err := sleep(ctx, time.Until(first.Add(20*time.Second))); err != nil {
+	if err := sleep(ctx, time.Until(first.Add(r.within/3))); err != nil {
 		return err
 	}
 	r.server.kill()
@@ -128,7 +128,7 @@ func (r *round) afterStorm(ctx context.Context, store string, keys []string, kil
 			seen[n] = true
 			up := killed.Add(down).UnixMilli()
 			mu.Lock()
-			if due >= killed.UnixMilli()-1000 && due < up+10_000 {
+			if due >= killed.UnixMilli()-1000 && due < up+r.within.Milliseconds()/6 {
 				later = append(later, float64(at-max(due, up))/1000)
 			} else {
 				late = append(late, float64(at-due)/1000)

@@ -18,6 +18,9 @@ const (
 
 // SetAlarm sets or clears an alarm.
 func (t *Turn) SetAlarm(ctx context.Context, e instance.AlarmEdit) error {
+	if err := t.check(instance.Batch{Alarms: []instance.AlarmEdit{e}}); err != nil {
+		return err
+	}
 	return t.add(ctx, len(e.Name)+len(e.Data), func() {
 		was, again := t.alarms[e.Name]
 		if again {
@@ -152,12 +155,11 @@ type dueKey struct {
 // clears or moves it, so that nothing is lost with this process; what is known here is only which are being dealt with.
 func (k *Keeper) watchAlarms(ctx context.Context) {
 	var (
-		work   sync.WaitGroup
-		slots  = make(chan struct{}, k.opts.Workers)
+		crew   = newCrew(k.opts.Workers, func() { poke(k.alarmSet) })
 		busy   = newBusy[instance.ID]()
 		failed = newBusy[dueKey]()
 	)
-	defer work.Wait()
+	defer crew.wait()
 	for ctx.Err() == nil {
 		k.early.set(time.Time{})
 		sleep := clockCheck
@@ -176,18 +178,19 @@ func (k *Keeper) watchAlarms(ctx context.Context) {
 				if !busy.begin(id) {
 					continue
 				}
-				select {
-				case slots <- struct{}{}:
-				case <-ctx.Done():
-					return
+				bytes := 0
+				for _, d := range list {
+					bytes += len(d.Data)
 				}
-				work.Go(func() {
-					defer func() { <-slots }()
+				given := crew.give(id.App, bytes, func() {
 					k.ring(ctx, list, failed)
 					if busy.end(id) {
 						poke(k.alarmSet) // more were due meanwhile
 					}
 				})
+				if !given {
+					busy.end(id)
+				}
 			}
 			after, more = page.Next, page.Next != ""
 			if !page.Wake.IsZero() {

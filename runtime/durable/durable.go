@@ -112,7 +112,10 @@ func (k *Keeper) Enter(ctx context.Context, id instance.ID, e Entry) (*Turn, err
 
 // own makes sure that o holds the newest fence.
 func (k *Keeper) own(ctx context.Context, o *owned, e Entry) error {
-	if o.have {
+	switch {
+	case o.have && e.Parent != (instance.ID{}) && e.Parent != o.info.Parent:
+		return instance.NotChild(o.id, e.Parent)
+	case o.have:
 		return nil
 	}
 	closeMemo(o.memo) // of an owner that lost the instance: another may have changed it meanwhile

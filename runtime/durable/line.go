@@ -79,6 +79,18 @@ func (k *Keeper) takeTurn(ctx context.Context, id, by instance.ID) (*owned, erro
 	return nil, context.Cause(ctx)
 }
 
+// Await says that a turn of by, unless that is zero, waits for work of id also while that work has no turn of its own, until done is called.
+func (k *Keeper) Await(by, id instance.ID) (done func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wait(by, id, 1)
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.wait(by, id, -1)
+	}
+}
+
 // wait counts turns of one instance that wait for turns of another. The caller holds mu.
 func (k *Keeper) wait(by, id instance.ID, n int) {
 	if by == (instance.ID{}) {

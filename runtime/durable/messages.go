@@ -3,9 +3,9 @@ package durable
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
+	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store/instance"
 )
 
@@ -20,13 +20,13 @@ type pair struct{ from, to instance.ID }
 // the sender's next turn lets go of it. A crash in between brings it again, and the mark tells.
 func (k *Keeper) deliverAll(ctx context.Context) {
 	var (
-		work  sync.WaitGroup
-		slots = make(chan struct{}, k.opts.Workers)
-		busy  = newBusy[pair]()
+		crew = newCrew(k.opts.Workers, func() { poke(k.sent) })
+		busy = newBusy[pair]()
 	)
-	defer work.Wait()
+	defer crew.wait()
 	for ctx.Err() == nil {
 		busy.prune()
+		full := map[agent.App]bool{}
 		for after, more := instance.Cursor(""), true; more && ctx.Err() == nil; {
 			page, next, err := k.store.Outgoing(ctx, after, outPage)
 			if err != nil {
@@ -37,24 +37,34 @@ func (k *Keeper) deliverAll(ctx context.Context) {
 			}
 			for _, list := range byPair(page) {
 				p := pair{list[0].From, list[0].To}
-				if !list[0].Oldest || !busy.begin(p) {
+				if !busy.begin(p) {
 					continue
 				}
-				select {
-				case slots <- struct{}{}:
-				case <-ctx.Done():
-					return
+				if !list[0].Oldest {
+					busy.end(p)
+					if !full[p.from.App] { // those before it were under way when this page was read, and have arrived
+						poke(k.sent)
+					}
+					continue
 				}
-				work.Go(func() {
-					defer func() { <-slots }()
+				bytes := 0
+				for _, m := range list {
+					bytes += len(m.Data)
+				}
+				given := crew.give(p.from.App, bytes, func() {
 					if err := k.deliver(ctx, list); err != nil && ctx.Err() == nil {
 						k.opts.Log.WarnContext(ctx, "a message was not delivered and will be later", "from", p.from.Key, "to", p.to.Key, "error", err)
 						busy.fail(p)
 						return
 					}
-					busy.end(p)
-					poke(k.sent) // more may have come for the pair meanwhile
+					if busy.end(p) {
+						poke(k.sent) // more have come for the pair meanwhile
+					}
 				})
+				if !given {
+					busy.end(p)
+					full[p.from.App] = true
+				}
 			}
 			after, more = next, next != ""
 		}

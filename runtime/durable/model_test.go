@@ -271,3 +271,43 @@ func TestManyAlarms(t *testing.T) {
 		t.Errorf("an alarm without a name: %v, %v", there, err)
 	}
 }
+
+// A clear that names a generation leaves an alarm that was set since, in the same turn too.
+func TestClearOfAnOldAlarm(t *testing.T) {
+	r := newRig(t, durable.Options{})
+	r.turn("k", func(x *durable.Turn) { r.setAlarm(x, alarm("a", time.Unix(1, 0))); r.setAlarm(x, alarm("b", time.Unix(1, 0))) })
+	r.turn("k", func(x *durable.Turn) {
+		r.setAlarm(x, alarm("a", time.Unix(2, 0)))
+		r.setAlarm(x, cleared("a", 1))
+		r.setAlarm(x, cleared("b", 0))
+		r.setAlarm(x, cleared("b", 7))
+		sameAlarms(t, 0, x, map[string]int64{"a": 2}, 10)
+	})
+	x := r.enter("k")
+	defer x.Abandon()
+	sameAlarms(t, 0, x, map[string]int64{"a": 2}, 10)
+}
+
+// A zombie that goes on after it was taken over commits nothing, whenever it wakes; two hundred times.
+func TestZombies(t *testing.T) {
+	r := newRig(t, durable.Options{})
+	for i := range 200 {
+		zombie := r.enter("k")
+		r.set(zombie, "n", "zombie")
+		heir := r.next(durable.Options{})
+		x := heir.enter("k")
+		heir.set(x, "n", fmt.Sprint(i))
+		if i%2 == 0 { // it wakes before the heir has committed, or after
+			wantIs(t, zombie.Leave(t.Context()), instance.ErrFenced)
+		}
+		if err := x.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 1 {
+			wantIs(t, zombie.Leave(t.Context()), instance.ErrFenced)
+		}
+		if got := r.stored("k", "n"); got != fmt.Sprint(i) {
+			t.Fatalf("round %d: n is %s", i, got)
+		}
+	}
+}

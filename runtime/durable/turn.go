@@ -62,13 +62,6 @@ func (t *Turn) attached() Attached {
 	return t.beside
 }
 
-func (t *Turn) finish(ctx context.Context) error {
-	if a := t.attached(); a != nil {
-		return a.Finish(ctx)
-	}
-	return nil
-}
-
 // undoAttached is called without the lock.
 func (t *Turn) undoAttached() {
 	if a := t.attached(); a != nil {
@@ -95,9 +88,39 @@ func (t *Turn) Info() instance.Info {
 }
 
 // Memo is what callers keep in memory with the instance between its turns. It may be lost at any time; one that has a Close method
-// is closed then.
-func (t *Turn) Memo() any        { return t.o.memo }
-func (t *Turn) SetMemo(memo any) { t.o.memo = memo }
+// is closed then. One that has a Rest method is told when a turn has ended. When the turn is over there is none.
+func (t *Turn) Memo() any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over != nil {
+		return nil
+	}
+	return t.o.memo
+}
+
+// SetMemo sets it.
+func (t *Turn) SetMemo(memo any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over == nil {
+		t.o.memo = memo
+	}
+}
+
+// Over returns why nothing can be done in the turn any more, nil while it goes on.
+func (t *Turn) Over() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over
+}
+
+// Finish puts into the turn what is attached to it, which its commit does also. After an error the turn has to be undone.
+func (t *Turn) Finish(ctx context.Context) error {
+	if a := t.attached(); a != nil {
+		return a.Finish(ctx)
+	}
+	return nil
+}
 
 // Append adds an event to a log. Its time is now unless it has one.
 func (t *Turn) Append(ctx context.Context, log instance.Log, ev agent.Event) error {
@@ -115,11 +138,17 @@ func (t *Turn) Journal(ctx context.Context, e instance.Entry) error {
 
 // Send puts a message in the outbox.
 func (t *Turn) Send(ctx context.Context, m instance.Send) error {
+	if err := t.check(instance.Batch{Outbox: []instance.Send{m}}); err != nil {
+		return err
+	}
 	return t.add(ctx, len(m.Data), func() { t.batch.Outbox = append(t.batch.Outbox, m) })
 }
 
 // Child registers an instance of its own, or removes it.
 func (t *Turn) Child(ctx context.Context, c instance.Child) error {
+	if err := t.check(instance.Batch{Children: []instance.Child{c}}); err != nil {
+		return err
+	}
 	return t.add(ctx, 0, func() { t.batch.Children = append(t.batch.Children, c) })
 }
 
@@ -165,6 +194,12 @@ func (t *Turn) Then(f func()) {
 	t.then = append(t.then, f)
 }
 
+// check refuses a part that no commit can have when it is added, and not at the end, where it would take all else with it.
+func (t *Turn) check(b instance.Batch) error {
+	b.ID = instance.BatchID{1}
+	return b.Check(t.o.id)
+}
+
 // add makes room for a part, then adds it.
 func (t *Turn) add(ctx context.Context, size int, part func()) error {
 	t.mu.Lock()
@@ -201,7 +236,7 @@ func (t *Turn) Changed() bool {
 // error of kind Conflict or Unavailable that ends the turn, another owner has the instance, or may have; after any other error
 // nothing was changed, and the turn can go on or be abandoned.
 func (t *Turn) Commit(ctx context.Context) error {
-	if err := t.finish(ctx); err != nil {
+	if err := t.Finish(ctx); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -288,29 +323,42 @@ func (t *Turn) Undo() {
 
 // Leave commits, and ends the turn. After an error what was not committed is undone.
 func (t *Turn) Leave(ctx context.Context) error {
-	err := t.Commit(ctx)
-	t.Abandon()
+	err := t.Finish(ctx)
+	t.mu.Lock()
+	if err == nil {
+		err = t.over
+	}
+	if err == nil {
+		err = t.commit(ctx)
+	}
+	t.end() // under the same lock: what comes in between would be lost, and its caller told that it was not
 	return err
 }
 
 // Abandon ends the turn and undoes what was not committed. It may be called twice, and after Leave.
 func (t *Turn) Abandon() {
 	t.mu.Lock()
-	left := t.over == errOver
-	if !left && t.beside != nil {
+	t.end()
+}
+
+// end ends the turn, unless it has ended. The caller holds the lock, which end gives up.
+func (t *Turn) end() {
+	if t.over == errOver {
 		t.mu.Unlock()
-		t.beside.Undo()
-		t.mu.Lock()
+		return
 	}
-	if !left {
-		t.undo()
-		t.over = errOver
-	}
+	t.undo()
+	t.over = errOver
+	beside := t.beside
 	t.mu.Unlock()
-	if !left {
-		t.k.stats.turn(t.k.opts.Now().Sub(t.began))
-		t.k.release(t.o, t.by)
+	if beside != nil {
+		beside.Undo()
 	}
+	t.k.stats.turn(t.k.opts.Now().Sub(t.began))
+	if m, ok := t.o.memo.(interface{ Rest() }); ok {
+		m.Rest()
+	}
+	t.k.release(t.o, t.by)
 }
 
 // commit commits a batch, whatever becomes of the caller, and finds out about outcomes that are not known. Once one was not known, no

@@ -37,7 +37,8 @@ func (c Class) Leaves() bool { return c == Read || c == Idempotent || c == Once 
 
 var classOf = map[string]Class{
 	abi.CallLog: Pure, abi.CallSelf: Pure, abi.CallEmit: Pure, abi.CallStepBegin: Pure, abi.CallStepEnd: Pure,
-	abi.CallHTTPRead: Read, abi.CallHTTPHead: Read, abi.CallStateGet: Read, abi.CallStateList: Read, abi.CallHTTPClose: Read, abi.CallTurnLeave: Read, abi.CallTurnEnter: Read,
+	abi.CallHTTPRead: Read, abi.CallHTTPHead: Read, abi.CallHTTPWrite: Read, // of an exchange that was opened by a call of its own class
+	abi.CallStateGet: Read, abi.CallStateList: Read, abi.CallHTTPClose: Read, abi.CallTurnLeave: Read, abi.CallTurnEnter: Read,
 	abi.CallStorageGet: Own, abi.CallStorageList: Own, abi.CallAlarmList: Own, abi.CallSocketList: Own, abi.CallSharedGet: Own,
 	abi.CallStorageSet: Inside, abi.CallStorageDelete: Inside, abi.CallStorageBatch: Inside, abi.CallStorageSQL: Inside,
 	abi.CallSharedSet: Inside, abi.CallAlarmSet: Inside, abi.CallAlarmCancel: Inside, abi.CallStart: Inside,

@@ -45,6 +45,8 @@ export interface ConnectOptions extends Server {
   agent: string;
   /** Of the instance; "default" unless given. */
   key?: string;
+  /** Query parameters of your own, which onConnect finds in the request's URL. They are no place for what is secret. */
+  query?: Record<string, string>;
   /** Whether events that the instance emits are wanted; true unless given. */
   events?: boolean;
   resume?: Position;

@@ -139,13 +139,14 @@ class Connection {
   }
 
   async #open() {
-    const { url, agent, key, token, app } = this.#o;
+    const { url, agent, key, token, app, query } = this.#o;
     let ws;
     try {
       const secret = typeof token === "function" ? await token() : token;
       if (this.#ended) return;
       const q = new URLSearchParams({ hello: "true" });
       if (app) q.set("app", app);
+      for (const [name, value] of Object.entries(query ?? {})) if (!q.has(name)) q.set(name, value);
       const target = `${String(url).replace(/\/+$/, "").replace(/^http/, "ws")}/v1/agents/${encodeURIComponent(agent)}/instances/${encodeURIComponent(key)}/ws?${q}`;
       const WebSocket = this.#o.WebSocket ?? globalThis.WebSocket;
       if (!WebSocket) {

@@ -79,7 +79,10 @@ export interface Durable<S = any> {
    * @throws SkepError with the name `"TimeoutError"` and the kind `"unavailable"` when none came in time
    */
   waitForEvent<T = unknown>(type: string, options?: { timeout?: Duration }): Promise<T>;
-  /** Begins a run of a function: of this instance, or of another agent's. It is begun once, and goes on by itself. */
+  /**
+   * Begins a run of a function, of this instance or of another agent's. It is begun once, with what else the turn or the run has changed, and goes
+   * on by itself. Only a run can wait for its result.
+   */
   run<O = unknown>(functionName: string, input?: unknown, options?: { agent?: string; key?: string }): Promise<RunHandle<O>>;
 
   /**
@@ -90,8 +93,8 @@ export interface Durable<S = any> {
   outside<T>(work: () => Promise<T> | T): Promise<T>;
 
   /**
-   * An instance of this one's own, of the same agent or of another: it is made by the first call, nobody else reaches it, and it is
-   * deleted with this one.
+   * An instance of this one's own, of the same agent or of another: it is made by the first call, and deleted with this one or by
+   * {@link deleteChild}. Nobody else can delete it.
    */
   child<T = AnyAgent>(key: string): Remote<T>;
   child<T = AnyAgent>(key: string, options: { send: true }): OneWay<T>;

@@ -1,0 +1,88 @@
+package runtime_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skep-dev/skep/abi"
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/runtime"
+	"github.com/skep-dev/skep/runtime/runtimetest"
+	"github.com/skep-dev/skep/store"
+)
+
+// Code that waits inside of a call gives up its cell, and is played again from its beginning: what it did is not done again.
+func TestRunIsPlayedAgain(t *testing.T) {
+	var lives, paid atomic.Int64
+	ask := func(ctx context.Context, c host.Call, name string, in any) (string, error) {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return "", err
+		}
+		out, err := c.Calls(ctx, name, b)
+		return string(out), err
+	}
+	var w *world
+	w = &world{rig: newRig(t, map[string]runtimetest.Func{
+		"pay": func(context.Context, host.Call) (agent.Payload, error) {
+			paid.Add(1)
+			return agent.Text("paid"), nil
+		},
+		"work": func(ctx context.Context, c host.Call) (agent.Payload, error) {
+			lives.Add(1)
+			first := c.Now()
+			if err := runtimetest.Emit(ctx, c, "begin", 1); err != nil {
+				return agent.Payload{}, err
+			}
+			if err := runtimetest.Log(ctx, c, agent.LevelInfo, "here"); err != nil {
+				return agent.Payload{}, err
+			}
+			if _, err := ask(ctx, c, abi.CallStorageSet, abi.StateEdit{Key: "k", StateValue: abi.StateValue{JSON: abi.Raw("1")}}); err != nil {
+				return agent.Payload{}, err
+			}
+			got, err := runtimetest.CallAgent(ctx, c, "a", "pay", agent.Text(""))
+			if err != nil {
+				return agent.Payload{}, err
+			}
+			if _, err := ask(ctx, c, abi.CallSleep, abi.Sleep{For: 5}); err != nil {
+				return agent.Payload{}, err
+			}
+			event, err := ask(ctx, c, abi.CallWait, abi.Wait{Type: "go"})
+			if err != nil {
+				return agent.Payload{}, err
+			}
+			if !c.Now().After(first) {
+				t.Error("the clock stands still")
+			}
+			state, err := ask(ctx, c, abi.CallStorageGet, abi.StateGet{Keys: []string{"k"}})
+			return agent.Text(string(got.Body) + event + state), err
+		},
+	}, nil)}
+	w.agent(agent.Agent{Name: "caller", Grants: agent.AgentGrants("a")})
+	w.start()
+	run, _, err := w.StartRun(t.Context(), app, runtime.RunRequest{Agent: "caller", Function: "work", Input: agent.Text("")}, store.Once{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run = w.until(run, agent.EventRunWaiting)
+	if run.Wait.For != "event" || w.Stats().Live != 0 {
+		t.Errorf("run waits for %+v, %d cells are live", run.Wait, w.Stats().Live)
+	}
+	w.event(run, "go", `7`)
+	want := `paid{"data":7}{"entries":[{"key":"k","version":2,"type":"application/json","json":1}]}`
+	if got := w.output(run); got != want {
+		t.Errorf("output %s, want %s", got, want)
+	}
+	if lives.Load() != 2 || paid.Load() != 1 {
+		t.Errorf("%d lives, paid %d times", lives.Load(), paid.Load())
+	}
+	events := []string{"run.queued", "run.started", "begin 1", "info: here", "run.waiting", "event.received", "run.resumed", "run.completed"}
+	if d := cmp.Diff(events, w.sessionLog(run)); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
