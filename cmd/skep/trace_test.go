@@ -67,7 +67,9 @@ func TestTrace(t *testing.T) {
 	var logged safeBuffer
 	c := startServer(t, &logged)
 	defer c.stop()
-	code := `export const ask = async () => (await fetch("` + upstream.URL + `/x?q=hidden")).status;`
+	code := `import { storage } from "skep";
+export const ask = async () => (await fetch("` + upstream.URL + `/x?q=hidden")).status;
+export const keep = async () => { await storage.set("n", 1); };`
 	if _, err := c.PutPlugin(t.Context(), client.Upload{Name: "asker", Filename: "asker.ts", Body: []byte(code)}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -104,15 +106,18 @@ func TestTrace(t *testing.T) {
 			t.Errorf("traceparent %q is not in the caller's trace", got)
 		}
 	}
+	post("/v1/agents/asker/instances/k/call/keep", "null")
 	if run["trace"] == nil || !strings.Contains(run["trace"].(string), id) {
 		t.Errorf("the run does not say its trace: %v", run)
 	}
 	c.stop()
 	coll.mu.Lock()
 	defer coll.mu.Unlock()
+	turn := coll.spans["POST /v1/agents/{name}/instances/{key}/call/{method}"].SpanID
 	for name, parent := range map[string]string{
 		"POST /v1/agents/{name}/call/{function}": "00f067aa0ba902b7", "call": coll.spans["POST /v1/agents/{name}/call/{function}"].SpanID,
-		"run": coll.spans["POST /v1/runs"].SpanID, "http": coll.spans["run"].SpanID,
+		"run": coll.spans["POST /v1/runs"].SpanID, "http.open": coll.spans["run"].SpanID, "http": coll.spans["http.open"].SpanID,
+		"turn": turn, "storage.set": coll.spans["turn"].SpanID, "enter": turn, "commit": turn,
 	} {
 		if s := coll.spans[name]; s.TraceID != id || s.Parent != parent {
 			t.Errorf("span %q is %+v, want the parent %q in trace %s", name, s, parent, id)
