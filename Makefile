@@ -1,9 +1,13 @@
 .DEFAULT_GOAL := help
-.PHONY: help run demo check lint test race fuzz fault bench soak golden guest build
+.PHONY: help run demo check lint test race fuzz fault sim crash storm bench soak golden guest build
 
 FUZZTIME ?= 60s
 FAULTTIME ?= 60s
 TIME ?= 30m
+SEEDS ?= 10000
+SEED ?= 0
+KILLS ?= 0
+ALARMS ?= 100000
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 help:   ## list the targets
@@ -42,6 +46,15 @@ fuzz:   ## every fuzz target for FUZZTIME
 
 fault:  ## kill, cut power, fill disks and flip bits under both stores, each for FAULTTIME; as root
 	go run ./internal/fault --for $(FAULTTIME)
+
+sim:    ## simulate instances over a store that fails: SEEDS worlds, or one SEED with all that happens in it
+	go test ./internal/sim -count=1 -timeout=0 $(if $(filter-out 0,$(SEED)),-v) -run TestSeeds -seeds=$(SEEDS) -seed=$(SEED)
+
+crash:  ## kill servers under load for TIME, or KILLS times, and look at what is left; more flags in FLAGS
+	go run ./internal/crash --for $(TIME) --kills $(KILLS) $(FLAGS)
+
+storm:  ## ALARMS alarms that are due within a minute, with a kill in the middle; more flags in FLAGS
+	go run ./internal/crash --storm $(ALARMS) $(FLAGS)
 
 bench:  ## print each figure of docs/design/performance.md beside its target
 	go run ./internal/bench

@@ -131,7 +131,7 @@ type RunParent struct {
 // RunWait says what a run waits for that has no cell meanwhile.
 type RunWait struct {
 	For   string    `json:"for"`            // "sleep", "event", "run", "reply", "pause", "answer"; more than one thing is "several"
-	Name  string    `json:"name,omitempty"` // of the event's type, the run, or the call whose effect is not known
+	Name  string    `json:"name,omitempty"` // of the event's type, the run, or what call it is whose reply is awaited, or whose effect is not known
 	Call  uint64    `json:"call,omitempty"` // its number in the journal
 	Until time.Time `json:"until,omitzero"` // when it goes on at the latest; zero when nothing says so
 }

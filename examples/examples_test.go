@@ -22,6 +22,7 @@ import (
 // skep runs the binary against the server of the test and returns what it prints.
 type skep struct {
 	binary string
+	data   string // the server's directory
 	env    []string
 	server *server
 }
@@ -55,11 +56,11 @@ func start(t *testing.T, flags ...string) skep {
 	t.Helper()
 	readTree(t, "..")
 	dir := t.TempDir()
-	s := skep{binary: filepath.Join(dir, "skep"), env: []string{"SKEP_DATA=" + filepath.Join(dir, "data"), "SKEP_URL=", "SKEP_TOKEN="}}
+	data := filepath.Join(dir, "data")
+	s := skep{binary: filepath.Join(dir, "skep"), data: data, env: []string{"SKEP_DATA=" + data, "SKEP_URL=", "SKEP_TOKEN="}}
 	if out, err := exec.Command("go", "build", "-o", s.binary, "../cmd/skep").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	data := filepath.Join(dir, "data")
 	if cache := os.Getenv("SKEP_TEST_CACHE"); cache != "" { // compiled code, shared with other tests
 		if err := errors.Join(os.MkdirAll(data, 0o700), os.Symlink(cache, filepath.Join(data, "cache"))); err != nil {
 			t.Fatal(err)

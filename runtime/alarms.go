@@ -28,6 +28,9 @@ const (
 	maxAlarms       = 10_000 // of one instance
 	maxAlarmName    = instance.MaxAlarmName - len(authorAlarm)
 	maxAlarmPayload = 64 << 10
+	maxAlarmError   = 1 << 10
+	maxAlarmWait    = 100 * 365 * 24 * time.Hour // a delay, or an interval
+	maxRetryWait    = 30 * 24 * time.Hour
 
 	defaultAttempts, maxAttempts = 6, 100
 	defaultRetry                 = 2 * time.Second
@@ -137,12 +140,22 @@ func (r *Runtime) setAlarm(ctx context.Context, t *durable.Turn, p *agent.Plugin
 	return wireAlarm(set)
 }
 
+// alarmMethod returns the export that an alarm calls by the name of a method, and refuses those that no alarm calls.
+func alarmMethod(p *agent.Plugin, method string) (string, error) {
+	own, _ := handlerOf(p, onAlarm)
+	name, there := handlerOf(p, method)
+	if there && (name == own || !isReserved(p, name)) {
+		return name, nil
+	}
+	return "", &agent.Error{
+		Kind: agent.Invalid, Msg: "an alarm calls a method, and the code has no " + quoted(method), Hint: "it has: " + strings.Join(callable(p), ", "),
+	}
+}
+
 // check refuses what no alarm can be.
 func (d *alarmData) check(p *agent.Plugin, in abi.AlarmSet) error {
-	if _, there := handlerOf(p, d.Method); !there || abi.Reserved(d.Method) || abi.Handler(d.Method) && in.Method != "" && in.Method != onAlarm {
-		return &agent.Error{
-			Kind: agent.Invalid, Msg: "an alarm calls a method, and the code has no " + quoted(d.Method), Hint: "it has: " + strings.Join(callable(p), ", "),
-		}
+	if _, err := alarmMethod(p, d.Method); err != nil {
+		return err
 	}
 	kinds := 0
 	for _, given := range []bool{in.At != 0, in.Delay != 0, in.Every != 0, in.Cron != ""} {
@@ -159,14 +172,18 @@ func (d *alarmData) check(p *agent.Plugin, in abi.AlarmSet) error {
 		return agent.Errorf(agent.Invalid, "the alarm's payload has %d bytes, more than %d: keep what is larger in storage", len(in.Payload), maxAlarmPayload)
 	case in.At < 0 || in.Delay < 0 || in.Every < 0:
 		return agent.Errorf(agent.Invalid, "an alarm's time, delay or interval is not below 0")
+	case in.At >= never.UnixMilli():
+		return agent.Errorf(agent.Invalid, "an alarm's time is before the last day of the year 9999")
+	case max(in.Delay, in.Every) > maxAlarmWait.Milliseconds():
+		return agent.Errorf(agent.Invalid, "an alarm's delay or interval is not over 100 years")
 	case d.Overlap != "skip" && d.Overlap != "queue":
 		return agent.Errorf(agent.Invalid, `an alarm's overlap is "skip" or "queue", not %.40q`, d.Overlap)
 	case d.Missed != "once" && d.Missed != "skip" && d.Missed != "all":
 		return agent.Errorf(agent.Invalid, `an alarm's missed is "once", "skip" or "all", not %.40q`, d.Missed)
 	}
 	if a := in.Retry; a != nil {
-		if a.Attempts < 0 || a.Attempts > maxAttempts || a.Delay < 0 || a.MaxDelay < 0 {
-			return agent.Errorf(agent.Invalid, "an alarm is tried 1 to %d times, with delays that are not below 0", maxAttempts)
+		if a.Attempts < 0 || a.Attempts > maxAttempts || min(a.Delay, a.MaxDelay) < 0 || max(a.Delay, a.MaxDelay) > maxRetryWait.Milliseconds() {
+			return agent.Errorf(agent.Invalid, "an alarm is tried 1 to %d times, with delays from 0 up to 30 days", maxAttempts)
 		}
 		d.Retry.Attempts = cmp.Or(a.Attempts, d.Retry.Attempts)
 		d.Retry.Delay = cmp.Or(time.Duration(a.Delay)*time.Millisecond, d.Retry.Delay)
@@ -261,8 +278,10 @@ func (f *firing) fire(ctx context.Context) error {
 			return err
 		}
 	}
-	w := f.r.work(f.rec, agent.UseAlarm, f.data.Method, agent.JSON(f.data.Payload))
-	_, err := f.r.inTurn(ctx, f.t, w)
+	method, err := alarmMethod(f.rec.plugin, f.data.Method) // the code may be another by now
+	if err == nil {
+		_, err = f.r.inTurn(ctx, f.t, f.r.work(f.rec, agent.UseAlarm, method, agent.JSON(f.data.Payload)))
+	}
 	if err == nil {
 		return f.done(ctx, true)
 	}
@@ -270,9 +289,9 @@ func (f *firing) fire(ctx context.Context) error {
 		return err
 	}
 	f.t.Undo()
-	if e := agent.AsError(err); e.Kind == agent.Unavailable || e.Kind == agent.Internal || e.Limit == agent.LimitQuota || e.Limit == agent.LimitConcurrency {
-		// Not its code's fault: it is tried again without having been tried.
-		f.data.Error = e.Msg
+	if blameless(err) { // it is tried again without having been tried
+		e := agent.AsError(err)
+		f.data.Error = clip(e.Msg, maxAlarmError)
 		return f.set(ctx, f.began.Add(max(e.After, postponed)))
 	}
 	_ = f.r.ended(ctx, f.rec.agent, err)
@@ -304,7 +323,7 @@ func (f *firing) set(ctx context.Context, at time.Time) error {
 // failed has the alarm tried again later, or makes it a dead letter.
 func (f *firing) failed(ctx context.Context, err error) error {
 	f.data.Attempt++
-	f.data.Error = clip(agent.AsError(err).Msg, 1<<10)
+	f.data.Error = clip(agent.AsError(err).Msg, maxAlarmError)
 	if f.data.Attempt < f.data.Retry.Attempts {
 		return f.set(ctx, time.Now().Add(f.data.Retry.after(f.data.Attempt)))
 	}

@@ -102,21 +102,12 @@ func (x *execution) know(n uint64, name string, in []byte) (*asked, error) {
 	if was == nil || was.Name == "" || was.Sum == (journal.Sum{}) || was.Sum == a.sum {
 		return a, nil
 	}
-	err := diverged(n, was.Name, name)
+	err := errDiverged(&ReplayDifference{Call: n, Was: journal.Describe(was.Name, was.Text), Now: describeNow(was, name, in)})
 	if x.failed == nil {
 		x.failed = err
 		x.stop(err)
 	}
 	return a, err
-}
-
-func diverged(n uint64, was, is string) error {
-	e := agent.AsError(agent.Errorf(agent.Conflict, "the run diverges from its journal: call %d was %q there, and is %q now", n, was, is))
-	if was == is {
-		e.Msg = agent.AsError(agent.Errorf(agent.Conflict, "the run diverges from its journal: call %d, %q, had another input there", n, was)).Msg
-	}
-	e.Hint = "go on with the code, and the version of Skep, that the run began with"
-	return e
 }
 
 // recorded returns what is known of a call's answer.
@@ -142,6 +133,18 @@ func (r *Runtime) resultOf(ctx context.Context, res journal.Result) ([]byte, err
 		return r.store.Blob(ctx, res.Blob)
 	}
 	return res.Out, nil
+}
+
+// telling is an entry of what a call came to. Where its start has told what it asked for, that is not said again.
+func (x *execution) telling(k journal.Kind, n uint64, a *asked) journal.Entry {
+	x.mu.Lock()
+	c := x.view.Calls[n]
+	told := c != nil && c.Started
+	x.mu.Unlock()
+	if told {
+		return journal.Entry{Kind: k, Call: n, Name: a.name, Sum: a.sum}
+	}
+	return a.entry(k, n)
 }
 
 // result puts an answer into an entry.
@@ -202,7 +205,7 @@ func (x *execution) hand(ctx context.Context, n uint64, a *asked, out []byte, er
 	x.mu.Unlock()
 	e := journal.Entry{Kind: journal.Deliver, Call: n}
 	if !known {
-		e.Name, e.Sum = a.name, a.sum
+		e = x.telling(e.Kind, n, a)
 		var failed error
 		if e, failed = x.result(ctx, e, out, err); failed != nil {
 			x.fail(failed)
@@ -249,9 +252,8 @@ func (x *execution) delivered(d host.Delivery) {
 	case d.ID == 0:
 		e.Kind = journal.Timer
 	case c == nil || !c.Known:
-		e.Name = d.Name
-		if a != nil {
-			e.Sum = a.sum
+		if e.Name = d.Name; a != nil {
+			e = x.telling(e.Kind, d.ID, a)
 		}
 		var err error
 		if e, err = x.result(x.ctx, e, d.Out, d.Err); err != nil {
@@ -284,7 +286,7 @@ func (x *execution) atOnce(ctx context.Context, door host.Calls, n uint64, a *as
 		err = x.step(ctx, n, a.name == abi.CallStepEnd, in)
 	}
 	if err != nil || !x.script.Load() {
-		e, failed := x.result(ctx, journal.Entry{Kind: journal.Answered, Call: n, Name: a.name, Sum: a.sum}, out, err)
+		e, failed := x.result(ctx, a.entry(journal.Answered, n), out, err)
 		if failed != nil {
 			return nil, failed
 		}
@@ -325,13 +327,13 @@ func (x *execution) insideTurn(ctx context.Context, door host.Calls, n uint64, a
 		return nil, err
 	}
 	out, err := door(ctx, a.name, in)
-	e := journal.Entry{Kind: journal.Done, Call: n, Name: a.name, Sum: a.sum}
+	kind := journal.Done
 	if atOnce(a.name) && x.script.Load() {
-		e.Kind = journal.Answered
+		kind = journal.Answered
 	} else if a.class == journal.Own || !x.script.Load() { // the delivery has it
 		return x.hand(ctx, n, a, out, err)
 	}
-	e, failed := x.result(ctx, e, out, err)
+	e, failed := x.result(ctx, x.telling(kind, n, a), out, err)
 	if failed != nil {
 		x.fail(failed)
 		return nil, failed
@@ -443,13 +445,9 @@ func (x *execution) departs(ctx context.Context, n uint64, a *asked) error {
 
 // started notes that a call leaves.
 func (x *execution) started(n uint64, a *asked) {
-	e := journal.Entry{Kind: journal.Start, Call: n, Name: a.name, Sum: a.sum, Class: a.class}
-	if a.class == journal.Once {
-		e.Text = journal.Brief(a.name, a.input)
-	} else if a.class != journal.Wait {
-		return
+	if a.class == journal.Once || a.class == journal.Wait {
+		x.append(a.entry(journal.Start, n))
 	}
-	x.append(e)
 }
 
 // landed takes what a call outside came to.
@@ -479,7 +477,7 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 		x.bringHome(n, a, f)
 		return nil, errGoneAway
 	case a.class == journal.Once && !known && x.script.Load():
-		e, err := x.result(ctx, journal.Entry{Kind: journal.Done, Call: n, Name: a.name, Sum: a.sum}, f.out, f.err)
+		e, err := x.result(ctx, x.telling(journal.Done, n, a), f.out, f.err)
 		if err != nil {
 			x.fail(err)
 			return nil, err

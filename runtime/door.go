@@ -49,7 +49,7 @@ func (r *Runtime) door(j job) *grant.Door {
 	if j.reply != nil {
 		maps.Copy(handlers, j.reply.Handlers())
 	}
-	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID)})
+	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID), j.place})
 	handlers[abi.CallSelf] = self(&j)
 	if j.place != nil {
 		r.addInstance(handlers, auth, &j)

@@ -106,6 +106,11 @@ type asked struct {
 	cancel   context.CancelCauseFunc
 }
 
+// entry is one that tells of a call, and what that asked for.
+func (a *asked) entry(k journal.Kind, n uint64) journal.Entry {
+	return journal.Entry{Kind: k, Call: n, Name: a.name, Sum: a.sum, Class: a.class, Text: journal.Brief(a.name, a.input)}
+}
+
 // flight is a call that is outside. It may land after the cell is gone.
 type flight struct {
 	done chan struct{}
@@ -257,7 +262,7 @@ func (x *execution) enterLife(ctx context.Context, t *durable.Turn, task *task) 
 	}
 	if n := view.Uncertain(func(n uint64) bool { return x.flights[n] != nil }); n != 0 {
 		c := view.Calls[n]
-		next.Status, next.Wait = agent.Uncertain, &agent.RunWait{For: "answer", Name: strings.TrimSpace(c.Name + " " + c.Text), Call: n}
+		next.Status, next.Wait = agent.Uncertain, &agent.RunWait{For: "answer", Name: journal.Describe(c.Name, c.Text), Call: n}
 		x.tell(agent.EventRunUncertain, encode(next.Wait))
 		return false, x.change(ctx, t, run.Status, next)
 	}

@@ -45,16 +45,18 @@ func (r *Runtime) exportInstance(ctx context.Context, id instance.ID, out *json.
 			return err
 		}
 	}
-	children, err := r.keeper.Store().Children(ctx, id, instance.ID{}, 0)
-	if err != nil {
-		return err
-	}
-	for _, child := range children {
-		if err := r.exportInstance(ctx, child, out); err != nil {
+	for after := (instance.ID{}); ; {
+		children, err := r.keeper.Store().Children(ctx, id, after, instance.MaxPage)
+		if err != nil || len(children) == 0 {
 			return err
 		}
+		for _, child := range children {
+			if err := r.exportInstance(ctx, child, out); err != nil && agent.KindOf(err) != agent.NotFound { // deleted meanwhile, or not made yet
+				return err
+			}
+		}
+		after = children[len(children)-1]
 	}
-	return nil
 }
 
 func (r *Runtime) exportState(ctx context.Context, id instance.ID, out *json.Encoder) error {

@@ -368,5 +368,3 @@ func (r *Runtime) SubscribeInstance(ctx context.Context, app agent.App, name, ke
 	}
 	return r.Subscribe(ctx, store.InstanceLog(info.ID, ownEvents), after)
 }
-
-var errNotYet = agent.Errorf(agent.Internal, "not there yet")

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/runtime/durable"
@@ -36,6 +38,20 @@ type message struct {
 
 // maxMessageBody is the most of a payload that a message carries itself.
 const maxMessageBody = 64 << 10
+
+// maxOutbox is how many messages of one instance may be on their way.
+const maxOutbox = 10_000
+
+// send has a method called that nobody waits for.
+func (r *Runtime) send(ctx context.Context, t *durable.Turn, to instance.ID, function string, in agent.Payload) error {
+	if n := t.Info().Outbox; n >= maxOutbox {
+		return &agent.Error{
+			Kind: agent.Exhausted, Limit: agent.LimitState, After: time.Second, Msg: fmt.Sprintf("%d messages of the instance are on their way already", n),
+			Hint: "send again when some have arrived",
+		}
+	}
+	return r.post(ctx, t, to, message{Kind: messageSend, Function: function, Type: in.Type, Body: in.Body})
+}
 
 // post puts a message in a turn's outbox.
 func (r *Runtime) post(ctx context.Context, t *durable.Turn, to instance.ID, m message) error {
@@ -89,7 +105,8 @@ func (r *Runtime) receiveCall(ctx context.Context, t *durable.Turn, from instanc
 		reply.Type, reply.Body, err = res.Output.Type, res.Output.Body, r.ended(ctx, rec.agent, failed)
 	}
 	if err != nil {
-		if ctx.Err() != nil || agent.KindOf(err) == agent.Unavailable {
+		// A run that waits is told of a quota, as other callers are.
+		if ctx.Err() != nil || blameless(err) && (m.Kind == messageSend || agent.AsError(err).Limit != agent.LimitQuota) {
 			return err // it comes again
 		}
 		t.Undo()
@@ -99,6 +116,12 @@ func (r *Runtime) receiveCall(ctx context.Context, t *durable.Turn, from instanc
 		return nil
 	}
 	return r.post(ctx, t, from, reply)
+}
+
+// blameless reports whether an error is not the code's fault, so that what it ended is to be done again.
+func blameless(err error) bool {
+	e := agent.AsError(err)
+	return e.Kind == agent.Unavailable || e.Kind == agent.Internal || e.Limit == agent.LimitQuota || e.Limit == agent.LimitConcurrency
 }
 
 // refusedMessage tells a run that waits for the answer to a message whose receiver is gone.

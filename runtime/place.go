@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ func (r *Runtime) addInstance(handlers map[string]grant.Handler, auth *grant.Aut
 	handlers[abi.CallTurnLeave], handlers[abi.CallTurnEnter] = grant.JSON(p.leaveTurn), grant.JSON(p.enterTurn)
 	handlers[abi.CallStart] = r.starts(auth, j.Agent, inTurns(p))
 	r.addSockets(handlers, j)
-	sql.Add(handlers, sqlOf{j})
+	sql.Add(handlers, sqlOf{r, j})
 	state.AddStorage(handlers, func() agent.StateGrant { return storageBounds(j.grants()) }, storage{p})
 	handlers[abi.CallAlarmSet] = grant.JSON(func(ctx context.Context, in abi.AlarmSet) (abi.Alarm, error) {
 		t, err := p.turn(ctx)
@@ -42,6 +43,9 @@ func (r *Runtime) addInstance(handlers map[string]grant.Handler, auth *grant.Aut
 		code, err := r.records.plugin(ctx, r.store, recordKey{j.App, string(j.plugin)})
 		if err != nil {
 			return abi.Alarm{}, err
+		}
+		if len(in.Payload) > 0 {
+			in.Payload = abi.Raw(cleanJSON(j.secrets, json.RawMessage(in.Payload))) // whoever may list alarms sees it
 		}
 		return r.setAlarm(ctx, t, code, in, j.now())
 	})
@@ -228,6 +232,12 @@ func (r *Runtime) callFrom(ctx context.Context, j *job, to grantagent.Target, in
 		res, err := r.callInstance(ctx, j.App, InstanceCall{Agent: to.Agent, Key: to.Key, Function: to.Function, Input: in}, depth)
 		return res.Output, err
 	}
+	if !to.Child && !to.Send && j.place.run == nil {
+		if err := j.place.gate(ctx); err != nil {
+			return agent.Payload{}, err
+		}
+		return r.callOther(ctx, j, to, in, depth)
+	}
 	id, _, err := r.instanceOf(ctx, j.App, to.Agent, to.Key)
 	if err != nil {
 		return agent.Payload{}, err
@@ -241,16 +251,21 @@ func (r *Runtime) callFrom(ctx context.Context, j *job, to grantagent.Target, in
 			return agent.Payload{}, err
 		}
 	}
-	if j.place.run != nil && !to.Send {
-		return agent.Payload{}, j.place.run.callInstance(ctx, t, id, to, in, depth)
-	}
 	if to.Send {
-		return agent.Payload{}, r.post(ctx, t, id, message{Kind: messageSend, Function: to.Function, Type: in.Type, Body: in.Body})
+		return agent.Payload{}, r.send(ctx, t, id, to.Function, in)
+	}
+	if j.place.run != nil {
+		return agent.Payload{}, j.place.run.callInstance(ctx, t, id, to, in, depth)
 	}
 	if err := t.Commit(ctx); err != nil {
 		return agent.Payload{}, err
 	}
-	res, err := r.callInstance(durable.Holding(ctx, t.ID()), j.App, InstanceCall{Agent: to.Agent, Key: to.Key, Function: to.Function, Input: in}, depth)
+	return r.callOther(ctx, j, to, in, depth)
+}
+
+// callOther calls an instance for a cell that waits for the answer.
+func (r *Runtime) callOther(ctx context.Context, j *job, to grantagent.Target, in agent.Payload, depth int) (agent.Payload, error) {
+	res, err := r.callInstance(durable.Holding(ctx, j.place.id), j.App, InstanceCall{Agent: to.Agent, Key: to.Key, Function: to.Function, Input: in}, depth)
 	return res.Output, err
 }
 
@@ -288,6 +303,9 @@ func (r *Runtime) deleteChild(ctx context.Context, t *durable.Turn, id instance.
 	}
 	if info.Parent != t.ID() {
 		return agent.Errorf(agent.Denied, "instance %q is not a child of %q", id.Key, t.ID().Key)
+	}
+	if err := t.Commit(ctx); err != nil { // what is deleted stays so, whatever becomes of the turn
+		return err
 	}
 	return t.DeleteChild(ctx, id, r.endInstance)
 }

@@ -28,7 +28,7 @@ type JournalEntry struct {
 	Time   time.Time       `json:"time,omitzero"`
 	Call   uint64          `json:"call,omitempty"`
 	Name   string          `json:"name,omitempty"`   // of the call, the event or the step
-	Input  json.RawMessage `json:"input,omitempty"`  // of a call that must not be made twice: how it begins, as text
+	Input  json.RawMessage `json:"input,omitempty"`  // what a call asked for, in up to journal.MaxBrief bytes, as text
 	Output json.RawMessage `json:"output,omitempty"` // clipped, and clean of secrets
 	Error  *agent.RunError `json:"error,omitempty"`
 	Class  string          `json:"class,omitempty"` // pure, read, own, inside, wait, idempotent, once
@@ -92,8 +92,10 @@ func shown(seq int64, e *journal.Entry) JournalEntry {
 	case journal.Mark:
 		out.Bytes = 0
 		return out
-	case journal.Start:
-		out.Class = e.Class.String()
+	case journal.Start, journal.Done, journal.Deliver, journal.Answered:
+		if e.Class != journal.UnknownClass {
+			out.Class = e.Class.String()
+		}
 	}
 	if e.Text != "" {
 		out.Input = encode(e.Text)
@@ -122,13 +124,6 @@ type Replay struct {
 	Error      *agent.RunError   `json:"error,omitempty"`
 	Difference *ReplayDifference `json:"difference,omitempty"`
 	Complete   bool              `json:"complete"` // whether the run had ended; else it was played as far as its journal goes
-}
-
-// ReplayDifference is where the two first differ.
-type ReplayDifference struct {
-	Call uint64 `json:"call,omitempty"` // 0 for the result
-	Was  string `json:"was"`
-	Now  string `json:"now"`
 }
 
 // player plays a journal offline.
@@ -243,6 +238,13 @@ func (p *player) waiting(ctx context.Context) (*host.Waiting, error) {
 				p.clock, p.times = p.times[0], p.times[1:]
 			}
 		},
+		Diverged: func(d host.Delivery, now host.Pending) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.diff == nil {
+				p.diff = differenceOf(p.view, d, now)
+			}
+		},
 	}
 	for _, d := range p.view.Deliveries {
 		given := host.Delivery{ID: d.Call}
@@ -277,7 +279,7 @@ func (p *player) answer(ctx context.Context, name string, in []byte) ([]byte, er
 	c := p.view.Calls[n]
 	if c != nil && c.Name != "" && c.Sum != (journal.Sum{}) && c.Sum != pending.Sum() {
 		if p.diff == nil {
-			p.diff = &ReplayDifference{Call: n, Was: c.Name + " " + c.Text, Now: name + " " + journal.Brief(name, in)}
+			p.diff = &ReplayDifference{Call: n, Was: journal.Describe(c.Name, c.Text), Now: describeNow(c, name, in)}
 		}
 		p.stop()
 		p.mu.Unlock()
@@ -316,8 +318,6 @@ func (p *player) compare(run agent.Run, res host.Result, err error) Replay {
 	}
 	switch {
 	case p.diff != nil:
-	case out.Error != nil && out.Error.Kind == agent.Conflict:
-		out.Difference = &ReplayDifference{Was: "what the journal has", Now: out.Error.Msg}
 	case p.ended || res.Suspended != nil: // it has come as far as the journal goes
 		if run.Status == agent.Completed {
 			out.Difference = &ReplayDifference{Was: resultText(run.Output, nil), Now: "the code waits for more than the journal has"}

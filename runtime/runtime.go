@@ -73,6 +73,8 @@ type Runtime struct {
 	feeds    *feeds
 	logbook  *logbook
 	keeper   *durable.Keeper
+	underWay sync.Map     // of namedCall: those that have left their turn
+	sqlHeld  atomic.Int64 // bytes of the SQL of instances that have no turn
 	sockets  *sockets.Hub
 	quotas   *quota.Keeper
 	injector *inject.Injector // nil without a way out

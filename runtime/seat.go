@@ -21,9 +21,21 @@ type seat struct {
 	id     instance.ID
 	by     instance.ID // whose turn waits for the call
 	limits agent.Limits
+	once   string // names the call; see Runtime.turn
 
-	mu sync.Mutex
-	t  *durable.Turn // nil while it is left
+	mu   sync.Mutex
+	t    *durable.Turn // nil while it is left
+	left bool          // it has been left once
+}
+
+// outside reports whether the turn is left. What was changed before is committed then.
+func (s *seat) outside() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.t == nil
 }
 
 func (s *seat) turn(context.Context) (*durable.Turn, error) {
@@ -44,7 +56,8 @@ func (s *seat) enter(ctx context.Context) error {
 	if s.t != nil {
 		return nil
 	}
-	t, err := s.r.enter(durable.Holding(ctx, s.by), s.id, durable.Entry{}, s.limits)
+	// An instance that was deleted meanwhile is not made anew by a call of the one before.
+	t, err := s.r.enter(durable.Holding(ctx, s.by), s.id, durable.Entry{Exists: s.left}, s.limits)
 	if err == nil {
 		s.t = t
 	}
@@ -59,17 +72,32 @@ func (s *seat) leave(ctx context.Context) error {
 		return nil
 	}
 	t := s.t
-	s.t = nil
+	s.t, s.left = nil, true
+	if s.once != "" {
+		s.r.underWay.Store(s.call(), true) // before others enter
+	}
 	return s.r.leave(ctx, t)
 }
 
-func (s *seat) abandon() {
+// end ends the turn of a call that has ended.
+func (s *seat) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.left && s.once != "" {
+		s.r.underWay.Delete(s.call())
+	}
 	if s.t != nil {
 		s.t.Abandon()
 	}
 }
+
+// namedCall is a call that has a name.
+type namedCall struct {
+	id   instance.ID
+	once string
+}
+
+func (s *seat) call() namedCall { return namedCall{s.id, s.once} }
 
 // leaveTurn and enterTurn answer the guest's calls.
 func (p *place) leaveTurn(ctx context.Context, _ struct{}) (grant.None, error) {
@@ -91,7 +119,7 @@ const (
 	keyOnce    = system + "once/"
 	onceFor    = 24 * time.Hour
 	onceSweep  = 16       // names that are looked at, to see whether their time is over, for each that is added
-	onceOutput = 96 << 10 // the largest answer that is kept
+	onceOutput = 90 << 10 // the largest answer that is kept: in Base64, with what is said of it, it fits into one value
 )
 
 type answered struct {
@@ -99,7 +127,7 @@ type answered struct {
 	At   time.Time `json:"at"`
 	Type string    `json:"type,omitempty"`
 	Body []byte    `json:"body,omitempty"`
-	Lost bool      `json:"lost,omitempty"` // the answer was too large to be kept
+	Lost bool      `json:"lost,omitempty"` // the answer was not kept
 }
 
 func onceKey(name string) string {
@@ -112,8 +140,13 @@ func callSum(w work) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// madeBefore returns the answer of a call that was made under this name.
+// madeBefore returns the answer of a call that was made under this name. One that has left its turn has no answer yet.
 func (r *Runtime) madeBefore(ctx context.Context, t *durable.Turn, name string, w work) (agent.Payload, bool, error) {
+	if _, is := r.underWay.Load(namedCall{t.ID(), name}); is {
+		return agent.Payload{}, false, &agent.Error{
+			Kind: agent.Conflict, After: time.Second, Msg: "the call that was made under this idempotency key is still under way", Hint: "make it again when that has ended",
+		}
+	}
 	got, err := t.Get(ctx, onceKey(name))
 	if err != nil || len(got) == 0 {
 		return agent.Payload{}, false, err
@@ -128,7 +161,7 @@ func (r *Runtime) madeBefore(ctx context.Context, t *durable.Turn, name string, 
 	case a.Call != callSum(w):
 		return agent.Payload{}, false, agent.Errorf(agent.Conflict, "another call was made under the idempotency key %.80q", name)
 	case a.Lost:
-		return agent.Payload{}, false, agent.Errorf(agent.Conflict, "the call was made before, and its answer was too large to be kept")
+		return agent.Payload{}, false, agent.Errorf(agent.Conflict, "the call was made before, and its answer was not kept: it was large, or the instance has much already")
 	}
 	return agent.Payload{Type: a.Type, Body: a.Body}, true, nil
 }
@@ -136,7 +169,8 @@ func (r *Runtime) madeBefore(ctx context.Context, t *durable.Turn, name string, 
 // keepAnswer keeps the answer of a call under its name, in the call's own commit, and lets go of some whose time is over.
 func (r *Runtime) keepAnswer(ctx context.Context, t *durable.Turn, name string, w work, out agent.Payload) error {
 	a := answered{Call: callSum(w), At: time.Now().UTC(), Type: out.Type, Body: out.Body}
-	if len(out.Body) > onceOutput {
+	// Whoever may call an instance cannot fill it with answers.
+	if len(out.Body) > onceOutput || t.Info().State.Bytes > storageBounds(w.rec.agent.Grants).Bytes/2 {
 		a.Type, a.Body, a.Lost = "", nil, true
 	}
 	key := onceKey(name)
@@ -159,12 +193,13 @@ func (r *Runtime) keepAnswer(ctx context.Context, t *durable.Turn, name string, 
 // An instance keeps the newest of its own events.
 const (
 	keepEvents = 10_000
-	trimEach   = 256 // commits
+	trimEach   = 64 // turns
 )
 
-// trimEvents lets go of old events, once in a while.
+// trimEvents lets go of old events, once in a while: in the first turn of an instance that was asleep, and in others.
 func (r *Runtime) trimEvents(ctx context.Context, t *durable.Turn) {
-	if t.Info().Fence.Head%trimEach != 0 {
+	m := memoryOf(t)
+	if m.turns++; m.turns%trimEach != 1 {
 		return
 	}
 	first, last, err := r.store.Bounds(ctx, store.InstanceLog(t.ID(), ownEvents))

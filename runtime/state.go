@@ -13,6 +13,7 @@ import (
 type ownState struct {
 	store *store.Store
 	owner store.Owner
+	place *place // that the cell works for; others of the agent see at once what it changes
 }
 
 func (s ownState) Get(ctx context.Context, keys []string) ([]agent.StateEntry, error) {
@@ -24,6 +25,9 @@ func (s ownState) List(ctx context.Context, r agent.StateRange) ([]agent.StateEn
 }
 
 func (s ownState) Edit(ctx context.Context, bounds agent.StateGrant, edits []agent.StateEdit) (int64, error) {
+	if err := s.place.gate(ctx); err != nil {
+		return 0, err
+	}
 	return s.store.EditState(ctx, s.owner, bounds, edits...)
 }
 

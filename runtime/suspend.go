@@ -16,8 +16,9 @@ import (
 // parked is what a run waits for that gives up its cell.
 type parked struct {
 	waits   []waiting
-	outside int       // calls that are under way
-	timer   time.Time // of the code; zero when it has none
+	outside int           // calls that are under way
+	leaves  agent.RunWait // Call and Name of one of these
+	timer   time.Time     // of the code; zero when it has none
 }
 
 type waiting struct {
@@ -63,12 +64,12 @@ func (p *parked) told() *agent.RunWait {
 		case abi.CallAgent:
 			var q abi.AgentCall
 			decode(one.input, &q)
-			w.For, w.Name = "reply", q.Agent+" "+q.Key
+			w.For, w.Name = "reply", journal.Brief(one.name, one.input)
 		default:
 			w.For = "sleep"
 		}
 	case p.outside == 1:
-		w.For = "reply"
+		w.For, w.Name, w.Call = "reply", p.leaves.Name, p.leaves.Call
 	default:
 		w.For = "sleep"
 	}
@@ -94,9 +95,7 @@ func (x *execution) rest(_ context.Context, p host.Pending) bool {
 			a.open = make(chan struct{})
 			opens = append(opens, a.open)
 			if a.class == journal.Once {
-				x.appendLocked(journal.Entry{
-					Kind: journal.Start, Call: n, Name: a.name, Sum: a.sum, Class: a.class, Text: journal.Brief(a.name, a.input),
-				})
+				x.appendLocked(a.entry(journal.Start, n))
 			}
 		}
 	}
@@ -194,6 +193,7 @@ func (x *execution) park(p host.Pending) bool {
 			k.waits = append(k.waits, waiting{c.ID, c.Name, c.Input, x.view.Calls[c.ID].Until})
 		default:
 			k.outside++
+			k.leaves = agent.RunWait{Call: c.ID, Name: journal.Describe(c.Name, journal.Brief(c.Name, c.Input))}
 		}
 	}
 	until := k.until()
@@ -380,7 +380,7 @@ func (x *execution) bringHome(n uint64, a *asked, f *flight) {
 	if a.name == abi.CallHTTPOpen && f.err == nil {
 		f.out, f.err = x.whole(f.out)
 	}
-	e, err := x.result(x.hard, journal.Entry{Kind: journal.Done, Call: n, Name: a.name, Sum: a.sum, Class: a.class}, f.out, f.err)
+	e, err := x.result(x.hard, x.telling(journal.Done, n, a), f.out, f.err)
 	if err == nil {
 		err = x.r.retry(x.hard, func(ctx context.Context) error {
 			t, err := x.enter(ctx)
@@ -475,7 +475,7 @@ func (x *execution) misfit(err error) bool {
 
 // play has the code go on from a snapshot, or from its beginning, with what it got since.
 func (x *execution) play(ctx context.Context, c host.Call, s *journal.Entry) (host.Result, error) {
-	w := &host.Waiting{Rest: x.rest, Nudge: x.nudge, Delivered: x.delivered, Export: !x.r.images.there(x.run.Plugin)}
+	w := &host.Waiting{Rest: x.rest, Nudge: x.nudge, Delivered: x.delivered, Diverged: x.diverges, Export: !x.r.images.there(x.run.Plugin)}
 	if c.Waiting != nil {
 		w.Image = c.Waiting.Image
 	}

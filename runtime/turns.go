@@ -13,7 +13,6 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/runtime/durable"
-	"github.com/skep-dev/skep/runtime/sqldb"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/instance"
 )
@@ -66,7 +65,7 @@ type place struct {
 
 // gate commits what the instance has changed, before something leaves that may depend on it.
 func (p *place) gate(ctx context.Context) error {
-	if p == nil || p.run != nil { // a run has done so before the call comes here
+	if p == nil || p.run != nil || p.seat.outside() { // a run has done so before the call comes here
 		return nil
 	}
 	t, err := p.turn(ctx)
@@ -78,18 +77,22 @@ func (p *place) gate(ctx context.Context) error {
 
 // memory is what is kept of an instance between its turns.
 type memory struct {
-	code agent.Digest  // that its newest turn ran
-	db   *sqldb.DB     // its SQL, once that was used
-	turn *durable.Turn // that uses it, or did last
+	code  agent.Digest // that its newest turn ran
+	turns int          // that were met
+	sql   sqlMemory
 
 	sharing atomic.Pointer[sharing] // of its newest turn that had to do with the shared state
 }
 
+// Rest is called when a turn has ended.
+func (m *memory) Rest() {
+	m.sharing.Store(nil)
+	m.sql.rest()
+}
+
 func (m *memory) Close() error {
-	if m.db == nil {
-		return nil
-	}
-	return m.db.Close()
+	m.sql.close()
+	return nil
 }
 
 func memoryOf(t *durable.Turn) *memory {
@@ -142,11 +145,16 @@ func (r *Runtime) inTurn(ctx context.Context, t *durable.Turn, w work) (host.Res
 	if err := r.meet(ctx, t, w); err != nil {
 		return host.Result{}, err
 	}
-	return r.runIn(ctx, t, w, &place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }})
+	res, err := r.runIn(ctx, t, w, &place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }})
+	if err == nil {
+		err = t.Finish(ctx) // what its code has left open is its failure, and not that of the commit
+	}
+	return res, err
 }
 
 // meet has the code see an instance for the first time. It is part of the turn: if that is undone, so is this.
 func (r *Runtime) meet(ctx context.Context, t *durable.Turn, w work) error {
+	r.trimEvents(ctx, t)
 	m := memoryOf(t)
 	code := w.rec.plugin.Digest
 	if m.code == code {
@@ -256,11 +264,13 @@ func (r *Runtime) callInstance(ctx context.Context, app agent.App, req InstanceC
 // came to the first time.
 func (r *Runtime) turn(ctx context.Context, id instance.ID, w work, once string) (host.Result, error) {
 	start := time.Now()
-	s := &seat{r: r, id: id, by: durable.Holder(ctx), limits: w.limits}
+	s := &seat{r: r, id: id, by: durable.Holder(ctx), limits: w.limits, once: once}
 	if err := s.enter(ctx); err != nil {
 		return host.Result{}, r.stats.failed(err)
 	}
-	defer s.abandon()
+	defer s.end()
+	defer r.keeper.Await(s.by, id)() // also while it has left its turn
+
 	w.limits.Wall = max(w.limits.Wall-time.Since(start), time.Millisecond) // waiting in line counts
 	ctx = durable.Holding(ctx, id)
 	if once != "" {
@@ -283,7 +293,6 @@ func (r *Runtime) turn(ctx context.Context, id instance.ID, w work, once string)
 			return res, err
 		}
 	}
-	r.trimEvents(ctx, s.t)
 	return res, r.leave(ctx, s.t)
 }
 

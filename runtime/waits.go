@@ -114,7 +114,7 @@ func (x *execution) await(ctx context.Context, door host.Calls, n uint64, a *ask
 	if !errors.Is(err, errPosted) {
 		return err
 	}
-	x.append(journal.Entry{Kind: journal.Start, Call: n, Name: a.name, Sum: a.sum, Class: a.class})
+	x.append(a.entry(journal.Start, n))
 	return nil
 }
 
@@ -122,7 +122,9 @@ func (x *execution) await(ctx context.Context, door host.Calls, n uint64, a *ask
 func (x *execution) awaitLocked(n uint64, a *asked) error {
 	until, err := waitUntil(a.name, a.input, x.clock)
 	if err == nil {
-		x.appendLocked(journal.Entry{Kind: journal.Start, Call: n, Name: a.name, Sum: a.sum, Class: a.class, Until: until})
+		e := a.entry(journal.Start, n)
+		e.Until = until
+		x.appendLocked(e)
 	}
 	return err
 }

@@ -16,10 +16,10 @@ type JournalEntry struct {
 	Time   time.Time       `json:"time"`
 	Call   uint64          `json:"call,omitempty"`
 	Name   string          `json:"name,omitempty"`   // of the call
-	Input  json.RawMessage `json:"input,omitempty"`  // clipped
+	Input  json.RawMessage `json:"input,omitempty"`  // what a call asked for: up to 160 bytes, as text
 	Output json.RawMessage `json:"output,omitempty"` // clipped
 	Error  *agent.RunError `json:"error,omitempty"`
-	Class  string          `json:"class,omitempty"` // pure, read, idempotent, once
+	Class  string          `json:"class,omitempty"` // pure, read, own, inside, wait, idempotent, once
 	Bytes  int64           `json:"bytes,omitempty"`
 	Life   int             `json:"life,omitempty"`
 }

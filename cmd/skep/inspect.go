@@ -131,7 +131,7 @@ func (p *treePrinter) walk(indent string, nodes []*node) {
 			branch, below = "└─ ", "   "
 		}
 		text, colour := nodeText(n)
-		l := treeLine{branch: indent + branch, text: plain(text), colour: colour, at: "+" + howLong(max(n.At.Sub(p.began), 0))}
+		l := treeLine{branch: indent + branch, text: fitted(plain(text), widestText-utf8.RuneCountInString(indent+branch)), colour: colour, at: "+" + howLong(max(n.At.Sub(p.began), 0))}
 		switch {
 		case n.Open && n.Kind == "call" && n.Call == p.unknown:
 			l.took = "not known"
@@ -155,12 +155,25 @@ func (p *treePrinter) walk(indent string, nodes []*node) {
 					p.lines = append(p.lines, treeLine{branch: indent + below + "  ", text: part.what + " " + plain(compact(part.body)), colour: dim})
 				}
 			}
+			if n.Error != nil {
+				p.lines = append(p.lines, treeLine{branch: indent + below + "  ", text: "err " + plain(n.Error.Msg), colour: red})
+			}
 		}
 		p.walk(indent+below, n.Nodes)
 	}
 }
 
-const widestText = 72 // longer lines have their columns behind them, unaligned
+const widestText = 72 // longer lines are cut
+
+// fitted cuts what a line of the tree says to a number of characters.
+func fitted(s string, most int) string {
+	const more = "..."
+	most = max(most, 24) // of what stands deep in the tree
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-len(more)]) + more
+	}
+	return s
+}
 
 func (p *treePrinter) flush() {
 	text, at, took := 0, 0, 0
@@ -213,7 +226,7 @@ func nodeText(n *node) (text string, colour int) {
 		text = strings.TrimSpace(n.Kind + " " + n.Name)
 	}
 	if n.Error != nil {
-		text, colour = text+": "+n.Error.Msg, red
+		text, colour = text+": "+strings.Join(strings.Fields(n.Error.Msg), " "), red
 	}
 	return text, colour
 }

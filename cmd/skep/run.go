@@ -186,6 +186,9 @@ func waitText(w agent.RunWait) string {
 		text = "run " + w.Name
 	case "reply":
 		text = "a reply"
+		if w.Name != "" {
+			text = "the reply of " + plain(clip(w.Name))
+		}
 	case "pause":
 		text = "a person to resume it"
 	case "answer":

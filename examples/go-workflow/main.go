@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -11,9 +12,10 @@ import (
 )
 
 type order struct {
-	Item  string `json:"item"`
-	Count int    `json:"count"`
-	Cents int    `json:"cents"`
+	Item  string  `json:"item"`
+	Count int     `json:"count"`
+	Cents int     `json:"cents"`
+	Days  float64 `json:"days,omitempty"` // until the van comes; 1 unless given
 }
 
 type verdict struct {
@@ -56,7 +58,7 @@ func fulfil() int32 {
 		if err != nil {
 			return r, err
 		}
-		if err := skep.Sleep(24 * time.Hour); err != nil { // until the van comes
+		if err := skep.Sleep(time.Duration(cmp.Or(o.Days, 1) * 24 * float64(time.Hour))); err != nil {
 			return r, err
 		}
 		_, err = skep.Step("ship", &skep.StepOptions[struct{}]{Retry: skep.Retry{Attempts: 2}}, func() (none struct{}, err error) {

@@ -40,7 +40,7 @@ func TestFulfil(t *testing.T) {
 	host, done := shop(map[string]int{"charge": 2})
 	host.Deliver("approval", verdict{OK: true, By: "Ada"})
 	var r receipt
-	if err := host.Call(fulfil, order{"honey", 3, 250_00}, &r); err != nil {
+	if err := host.Call(fulfil, order{Item: "honey", Count: 3, Cents: 250_00}, &r); err != nil {
 		t.Fatal(err)
 	}
 	if r.Charge != "c-1" || r.Approved != "Ada" || !r.Shipped.Equal(host.Now) {
@@ -70,10 +70,10 @@ func TestRollback(t *testing.T) {
 		err   string
 		done  []string
 	}{
-		{"turned down", order{"honey", 3, 250_00}, nil, &verdict{By: "Ada"}, "Ada turned the order down", nil},
-		{"nobody cares", order{"honey", 3, 250_00}, nil, nil, "nobody approved", nil},
-		{"no van", order{"honey", 3, 5_00}, map[string]int{"ship": 2}, nil, "warehouse is down", []string{"charge", "refund"}},
-		{"no stock", order{"honey", 11, 5_00}, nil, nil, "only 10 of honey are left", nil},
+		{"turned down", order{Item: "honey", Count: 3, Cents: 250_00}, nil, &verdict{By: "Ada"}, "Ada turned the order down", nil},
+		{"nobody cares", order{Item: "honey", Count: 3, Cents: 250_00}, nil, nil, "nobody approved", nil},
+		{"no van", order{Item: "honey", Count: 3, Cents: 5_00}, map[string]int{"ship": 2}, nil, "warehouse is down", []string{"charge", "refund"}},
+		{"no stock", order{Item: "honey", Count: 11, Cents: 5_00}, nil, nil, "only 10 of honey are left", nil},
 		{"nothing ordered", order{}, nil, nil, "what is ordered?", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -24,6 +24,10 @@ type Waiting struct {
 	// timer is due; so a clock that counts deliveries can go on here. It runs on the cell's goroutine. It may be nil.
 	Delivered func(Delivery)
 
+	// Diverged is told, before the call fails, of what could not be delivered, and of what the code waits for then, which is nothing when
+	// it has ended. It runs on the cell's goroutine. It may be nil.
+	Diverged func(Delivery, Pending)
+
 	// Resume is the snapshot of a Suspension with which the call goes on; of Call, Function and Input mean nothing then. nil
 	// means that it begins.
 	Resume []byte

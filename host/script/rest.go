@@ -93,7 +93,7 @@ func (v *vm) replay() {
 	v.rest.given = v.rest.given[1:]
 	if d.ID == 0 {
 		if !v.armed {
-			v.fail(diverged("a timer was due there, and the code has none"))
+			v.diverge(d, diverged("a timer was due there, and the code has none"))
 			return
 		}
 		v.ring()
@@ -105,9 +105,9 @@ func (v *vm) replay() {
 		}
 		asked := PendingCall{ID: r.number, Name: r.name, Input: r.body}
 		if d.Name != "" && d.Name != r.name {
-			v.fail(diverged("call %d was %s there, and is %s now", d.ID, quote(d.Name), quote(r.name)))
+			v.diverge(d, diverged("call %d was %s there, and is %s now", d.ID, quote(d.Name), quote(r.name)))
 		} else if d.Sum != [len(d.Sum)]byte{} && d.Sum != asked.Sum() {
-			v.fail(diverged("call %d, %s, had another input there", d.ID, quote(r.name)))
+			v.diverge(d, diverged("call %d, %s, had another input there", d.ID, quote(r.name)))
 		}
 		if v.err != nil {
 			return
@@ -116,7 +116,15 @@ func (v *vm) replay() {
 		v.hand(answer{r, d.Out, d.Err}, false)
 		return
 	}
-	v.fail(diverged("call %d, %s, is answered there, and the code does not wait for it", d.ID, quote(d.Name)))
+	v.diverge(d, diverged("call %d, %s, is answered there, and the code does not wait for it", d.ID, quote(d.Name)))
+}
+
+// diverge fails the call, whose code does not take what is delivered.
+func (v *vm) diverge(d Delivery, err error) {
+	if v.err == nil && v.rest.Diverged != nil {
+		v.rest.Diverged(d, v.pending())
+	}
+	v.fail(err)
 }
 
 // hand gives the code an answer. A live one may name an exchange that is open.

@@ -78,6 +78,9 @@ func (e *Engine) outcome(ctx context.Context, image *cell.Image, m *SourceMap, c
 			return nil
 		}
 		if v.rest != nil && len(v.rest.given) > 0 {
+			if v.rest.Diverged != nil {
+				v.rest.Diverged(v.rest.given[0], v.pending())
+			}
 			return diverged("%d more answers were delivered there, and the code has ended", len(v.rest.given))
 		}
 		if v.result == nil {

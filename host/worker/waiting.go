@@ -17,7 +17,7 @@ type waitingMessage struct {
 	now, random                     bool
 	waiting                         bool // the rest means nothing without
 	rest, delivered, nudge, resumed bool
-	export                          bool
+	export, diverged                bool
 	resume, image                   []byte
 	deliver                         []host.Delivery
 }
@@ -26,6 +26,7 @@ func waitingOf(c *host.Call) waitingMessage {
 	m := waitingMessage{now: c.Now != nil, random: c.Random != nil, waiting: c.Waiting != nil}
 	if w := c.Waiting; w != nil {
 		m.rest, m.delivered, m.nudge, m.resumed = w.Rest != nil, w.Delivered != nil, w.Nudge != nil, w.Resume != nil
+		m.diverged = w.Diverged != nil
 		m.export, m.resume, m.image, m.deliver = w.Export, w.Resume, w.Image, w.Deliver
 	}
 	return m
@@ -38,7 +39,7 @@ func (m *waitingMessage) encode(e *encoder) {
 	if !m.waiting {
 		return
 	}
-	for _, b := range []bool{m.rest, m.delivered, m.nudge, m.resumed, m.export} {
+	for _, b := range []bool{m.rest, m.delivered, m.nudge, m.resumed, m.export, m.diverged} {
 		e.bool(b)
 	}
 	e.bytes(m.resume)
@@ -55,7 +56,7 @@ func (m *waitingMessage) decode(d *decoder) {
 		return
 	}
 	m.rest, m.delivered, m.nudge, m.resumed = d.bool(), d.bool(), d.bool(), d.bool()
-	m.export, m.resume, m.image = d.bool(), d.Bytes(), d.Bytes()
+	m.export, m.diverged, m.resume, m.image = d.bool(), d.bool(), d.Bytes(), d.Bytes()
 	for range d.count() {
 		if d.Bad {
 			return
@@ -132,6 +133,7 @@ const (
 	askCalls     question = iota // a host call
 	askRest                      // Waiting.Rest, of a Pending; the answer is one byte
 	askDelivered                 // Waiting.Delivered, of a Delivery
+	askDiverged                  // Waiting.Diverged, of a Delivery and a Pending
 	askNow                       // the call's clock; the answer is in nanoseconds since 1970
 	askRandom                    // the call's randomness, of a number of bytes
 	questions
@@ -173,6 +175,15 @@ func (fl *flight) answerer(m *askMessage) func(context.Context) ([]byte, error) 
 		}
 		return func(context.Context) ([]byte, error) {
 			w.Delivered(v)
+			return nil, nil
+		}
+	case askDiverged:
+		v, p := getDelivery(d), getPending(d)
+		if w == nil || w.Diverged == nil || d.done() != nil {
+			return nil
+		}
+		return func(context.Context) ([]byte, error) {
+			w.Diverged(v, p)
 			return nil, nil
 		}
 	case askNow:
@@ -238,6 +249,14 @@ func (s *server) remote(ctx context.Context, id uint64, c *host.Call, m *waiting
 			var e encoder
 			putDelivery(&e, d)
 			_, _ = s.ask(ctx, id, &askMessage{what: askDelivered, in: e}) // an error means that the call is ending
+		}
+	}
+	if m.diverged {
+		w.Diverged = func(d host.Delivery, p host.Pending) {
+			var e encoder
+			putDelivery(&e, d)
+			putPending(&e, p)
+			_, _ = s.ask(ctx, id, &askMessage{what: askDiverged, in: e})
 		}
 	}
 }

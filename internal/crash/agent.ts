@@ -47,6 +47,15 @@ export default class Worker extends Agent {
     await this.effect("message " + name);
   }
 
+  // A run that waits in the middle, for which it holds no cell.
+  async flow(o: Op) {
+    await this.step("first", () => this.effect("flow 1 " + o.name));
+    await this.step("tell", () => this.tell(o.url!, "flow " + o.name));
+    await this.sleep(o.alarm!);
+    await this.step("second", () => this.effect("flow 2 " + o.name));
+    return o.name;
+  }
+
   // Alarms with times spread evenly over a while.
   async storm(o: { count: number; from: number; within: number }) {
     for (let i = 0; i < o.count; i++) {

@@ -63,8 +63,8 @@ func (r *round) op(o *op, at map[string]int, other map[string]string, runs bool)
 	switch o.kind {
 	case setting:
 		there = other["key "+o.name] == o.name
-	case saying:
-		r.run1(o, at, runs)
+	case saying, flowing:
+		r.ofRun(o, at, runs)
 		return
 	}
 	switch {
@@ -103,18 +103,22 @@ func (r *round) op(o *op, at map[string]int, other map[string]string, runs bool)
 	r.tally["checked"]++
 }
 
-// run1 checks one run.
-func (r *round) run1(o *op, at map[string]int, runs bool) {
+// ofRun checks one run.
+func (r *round) ofRun(o *op, at map[string]int, runs bool) {
 	if o.run == "" {
 		return
 	}
 	r.tally["runs "+o.status.String()]++
-	there := at["run "+o.name] > 0
-	switch {
+	first, second := at["flow 1 "+o.name], at["flow 2 "+o.name]
+	switch completed := o.status == agent.Completed; {
 	case o.lost:
 		r.fail("run %s of %s was acknowledged and is lost", o.run, o.name)
-	case runs && o.status == agent.Completed && !there:
+	case completed && o.kind == saying && runs && at["run "+o.name] == 0:
 		r.fail("run %s of %s is completed and had no effect", o.run, o.name)
+	case completed && o.kind == flowing && (first == 0 || second < first || r.world.count("flow "+o.name) == 0),
+		second > 0 && (first == 0 || second < first):
+		r.fail("run %s of %s is %s with its effects at %d and %d; it told the outside world %d times", o.run, o.name, o.status, first, second,
+			r.world.count("flow "+o.name))
 	}
 }
 
@@ -179,7 +183,7 @@ func (r *round) events(ctx context.Context, c *client.Client, key string, names 
 
 // pastRuns skips effects of runs, which tell of them in their session's log.
 func pastRuns(names []string, n int) int {
-	for n < len(names) && strings.HasPrefix(names[n], "run ") {
+	for n < len(names) && (strings.HasPrefix(names[n], "run ") || strings.HasPrefix(names[n], "flow ")) {
 		n++
 	}
 	return n

@@ -37,13 +37,14 @@ const (
 	sending
 	telling // the outside world, between two effects
 	saying  // a message to a session, which starts a run
+	flowing // a run with steps and a wait
 	setting // a key, from outside
 	failing
 	kinds
 )
 
 func (k kind) String() string {
-	return [...]string{"plain", "named", "alarm", "repeating alarm", "messages", "outside world", "run", "key", "failing"}[k]
+	return [...]string{"plain", "named", "alarm", "repeating alarm", "messages", "outside world", "run", "flow", "key", "failing"}[k]
 }
 
 type outcome uint8
@@ -72,6 +73,9 @@ func (c *caller) work(ctx context.Context) {
 		}
 		o := &op{name: fmt.Sprintf("%d.%d.%d", c.n, c.i, c.calls), key: c.key(c.i), kind: kind(c.rng.IntN(int(kinds)))}
 		c.calls++
+		if o.kind == flowing && !c.flows {
+			o.kind = plain
+		}
 		c.mu.Lock()
 		c.ops = append(c.ops, o)
 		c.mu.Unlock()
@@ -132,6 +136,15 @@ func (c *caller) do(ctx context.Context, o *op) (err error) {
 		in["fail"] = true
 	case saying:
 		return c.say(ctx, o)
+	case flowing:
+		in["url"], in["alarm"] = c.world.url, c.rng.Float64()*2
+		body, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		run, err := c.server.client().StartRun(ctx, client.NewRun{Agent: agentName, Function: "flow", Key: o.key, Input: body})
+		o.run = run.ID
+		return err
 	case setting:
 		_, err := c.server.client().SetState(ctx, client.Storage(agentName, o.key), "key "+o.name, agent.Text(o.name), new(int64))
 		return err

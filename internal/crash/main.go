@@ -30,6 +30,7 @@ type settings struct {
 	slowDisk  bool
 	storm     int // alarms that are due within a while; then nothing else is done
 	within    time.Duration
+	flows     bool // runs that wait are among what clients do
 	seed      uint64
 	program   string
 	dir       string
@@ -46,6 +47,7 @@ func main() {
 	isolation := flag.String("isolation", "inline,process", "where cells run, one round after the other")
 	flag.Int64Var(&s.memory, "memory", 0, "`MiB` that a server may use; needs root")
 	flag.BoolVar(&s.slowDisk, "slow-disk", false, "have something else write to the disk all the time")
+	flag.BoolVar(&s.flows, "flows", true, "have clients start runs with steps and waits, too")
 	flag.IntVar(&s.storm, "storm", 0, "instead: so many alarms that are due soon, with a kill in the middle")
 	flag.DurationVar(&s.within, "within", time.Minute, "how long it is from the first alarm of the storm to the last")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "of what clients do and when servers die; nothing makes a crash repeat exactly")

@@ -12,8 +12,9 @@ import (
 
 const (
 	duePage    = 256
-	clockCheck = time.Second // how often the clock is looked at, for it may be set forward
-	brokenWait = time.Second // before something that failed for a reason of ours is tried again
+	clockCheck = time.Second           // how often the clock is looked at, for it may be set forward
+	brokenWait = time.Second           // before something that failed for a reason of ours is tried again
+	longWalk   = 10 * time.Millisecond // as long as one that takes longer, nothing is walked: at most half of the time of one core
 )
 
 // SetAlarm sets or clears an alarm.
@@ -161,6 +162,7 @@ func (k *Keeper) watchAlarms(ctx context.Context) {
 	)
 	defer crew.wait()
 	for ctx.Err() == nil {
+		began := time.Now()
 		k.early.set(time.Time{})
 		sleep := clockCheck
 		busy.prune()
@@ -196,6 +198,9 @@ func (k *Keeper) watchAlarms(ctx context.Context) {
 			if !page.Wake.IsZero() {
 				sleep = min(sleep, page.Wake.Sub(k.opts.Now()))
 			}
+		}
+		if took := time.Since(began); took > longWalk {
+			rest(ctx, took)
 		}
 		k.early.set(k.opts.Now().Add(sleep))
 		k.sleep(ctx, sleep, k.alarmSet)

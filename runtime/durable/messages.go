@@ -25,6 +25,7 @@ func (k *Keeper) deliverAll(ctx context.Context) {
 	)
 	defer crew.wait()
 	for ctx.Err() == nil {
+		began := time.Now()
 		busy.prune()
 		full := map[agent.App]bool{}
 		for after, more := instance.Cursor(""), true; more && ctx.Err() == nil; {
@@ -67,6 +68,9 @@ func (k *Keeper) deliverAll(ctx context.Context) {
 				}
 			}
 			after, more = next, next != ""
+		}
+		if took := time.Since(began); took > longWalk {
+			rest(ctx, took)
 		}
 		k.sleep(ctx, outWalk, k.sent)
 	}

@@ -275,7 +275,10 @@ func TestManyAlarms(t *testing.T) {
 // A clear that names a generation leaves an alarm that was set since, in the same turn too.
 func TestClearOfAnOldAlarm(t *testing.T) {
 	r := newRig(t, durable.Options{})
-	r.turn("k", func(x *durable.Turn) { r.setAlarm(x, alarm("a", time.Unix(1, 0))); r.setAlarm(x, alarm("b", time.Unix(1, 0))) })
+	r.turn("k", func(x *durable.Turn) {
+		r.setAlarm(x, alarm("a", time.Unix(1, 0)))
+		r.setAlarm(x, alarm("b", time.Unix(1, 0)))
+	})
 	r.turn("k", func(x *durable.Turn) {
 		r.setAlarm(x, alarm("a", time.Unix(2, 0)))
 		r.setAlarm(x, cleared("a", 1))

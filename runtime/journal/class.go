@@ -2,7 +2,6 @@ package journal
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/skep-dev/skep/abi"
@@ -98,33 +97,4 @@ func classOfRequest(head []byte) Class {
 		}
 	}
 	return Once
-}
-
-// maxBrief is how much of a call's input a person is shown.
-const maxBrief = 200
-
-// Brief tells a person what a call is.
-func Brief(name string, in []byte) string {
-	s := string(in)
-	switch name {
-	case abi.CallHTTPOpen, abi.CallHTTP:
-		head := in
-		if name == abi.CallHTTPOpen {
-			head, _, _ = abi.SplitHTTPHead(in)
-		}
-		var req struct{ Method, URL string }
-		if json.Unmarshal(head, &req) == nil {
-			url, _, _ := strings.Cut(req.URL, "?")
-			s = req.Method + " " + url
-		}
-	case abi.CallAgent:
-		var a abi.AgentCall
-		if json.Unmarshal(in, &a) == nil {
-			s = fmt.Sprintf("%s.%s %s", a.Agent, a.Function, a.Input)
-		}
-	}
-	if len(s) > maxBrief {
-		s = s[:maxBrief] + "..."
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }

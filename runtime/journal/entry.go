@@ -19,11 +19,11 @@ const (
 	UnknownKind Kind = iota
 	Begin            // the run begins: Seed, Time, Digest of its code
 	Life             // a cell begins: Count is its number
-	Start            // a call leaves, or a wait begins: Call, Name, Sum, Class, Text; Until when a wait is over at the latest
-	Done             // what a call came to, before the code has got it: Call, Name, Sum, Out or Err
-	Deliver          // the code gets it: Call, Time; and Name, Sum, Out or Err unless a Done told them
+	Start            // a call leaves, or a wait begins: Call, Name, Sum, Class, Text is its brief; Until when a wait is over at the latest
+	Done             // what a call came to, before the code has got it: Call, Name, Sum, Out or Err; Class and Text unless a Start told them
+	Deliver          // the code gets it: Call, Time; and what a Done has unless one told it
 	Timer            // the code's first timer is due: Time
-	Answered         // a call that was answered at once: Call, Name, Sum, Out or Err
+	Answered         // a call that was answered at once: as Done
 	Event            // an event from outside came: Name is its type, ID its once-key, Out its data
 	Take             // a waiting call got an event: Call, Count is which, from 1
 	Snapshot         // the cell was given up: Digest of its image, Blob of that; Out, or Blobs; Lines, Bytes, Call, Usage

@@ -13,7 +13,7 @@ type Call struct {
 	Name      string
 	Sum       Sum
 	Class     Class
-	Text      string
+	Text      string // its brief
 	Until     time.Time // when a wait is over at the latest
 	Started   bool
 	Known     bool // what it came to
@@ -84,6 +84,9 @@ func (v *View) call(e *Entry) *Call {
 	if e.Class != UnknownClass {
 		c.Class = e.Class
 	}
+	if e.Text != "" {
+		c.Text = e.Text
+	}
 	return c
 }
 
@@ -102,7 +105,7 @@ func (v *View) Add(e Entry) {
 		v.Lives, v.Rested = v.Lives+1, false
 	case Start:
 		c := v.call(&e)
-		c.Started, c.Text = true, e.Text
+		c.Started = true
 		if c.Until.IsZero() {
 			c.Until = e.Until
 		}
@@ -115,7 +118,7 @@ func (v *View) Add(e Entry) {
 		}
 		c.Delivered = true
 		if v.Now {
-			c.Result = Result{}
+			c.Result, c.Text = Result{}, ""
 			return
 		}
 		v.Deliveries = append(v.Deliveries, Delivery{e.Call, e.Time})
