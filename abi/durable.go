@@ -123,9 +123,9 @@ type Alarm struct {
 	Error   string `json:"error,omitempty"` // of the latest attempt
 }
 
-// AlarmList asks for alarms in the order of names.
+// AlarmList asks for alarms in the order of names, those that failed for the last time behind the others.
 type AlarmList struct {
-	After string `json:"after,omitempty"`
+	After string `json:"after,omitempty"` // of the page before; or a name behind "a/", or behind "d/" for those that failed
 	Limit int    `json:"limit,omitempty"` // 100 unless given, at most 1000
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -75,6 +76,35 @@ func CheckStateKey(key string) error {
 		return Errorf(Invalid, "the state key %s is not valid UTF-8", quote(key))
 	}
 	return nil
+}
+
+// Conflict returns the error of an edit whose If is another than the version that the key has; 0 is that of one that is not there.
+func (e StateEdit) Conflict(version int64) error {
+	if e.If == nil || *e.If == version {
+		return nil
+	}
+	msg := fmt.Sprintf("state key %s has version %d, not %d", quote(e.Key), version, *e.If)
+	switch {
+	case version == 0:
+		msg = fmt.Sprintf("state key %s is not there", quote(e.Key))
+	case *e.If == 0:
+		msg = fmt.Sprintf("state key %s is there already, with version %d", quote(e.Key), version)
+	}
+	return &Error{Kind: Conflict, Msg: msg, Hint: "read the key again, then decide anew"}
+}
+
+// Within returns an Exhausted error when a change from was to now makes a state larger than the grant, whose fields must be set, allows.
+func (s StateGrant) Within(was, now StateSize) error {
+	msg := ""
+	switch {
+	case now.Bytes > s.Bytes && now.Bytes > was.Bytes:
+		msg = fmt.Sprintf("the state would have %d bytes, more than the %d granted", now.Bytes, s.Bytes)
+	case now.Keys > s.Keys && now.Keys > was.Keys:
+		msg = fmt.Sprintf("the state would have %d keys, more than the %d granted", now.Keys, s.Keys)
+	default:
+		return nil
+	}
+	return &Error{Kind: Exhausted, Limit: LimitState, Msg: msg, Hint: "delete what is no longer needed, or have the grant widened"}
 }
 
 // Check returns an Invalid error when the edit can never be made.

@@ -1,5 +1,10 @@
 package runtime
 
+import "sync/atomic"
+
+// SQLHeld counts the bytes of SQL that instances hold between turns.
+func (r *Runtime) SQLHeld() *atomic.Int64 { return &r.sqlHeld }
+
 // ForgetRecords empties the cache.
 func (r *Runtime) ForgetRecords() {
 	r.records.mu.Lock()

@@ -32,9 +32,9 @@ export async function out() { await fetch("https://example.com/"); }
 export function fail() { throw new TypeError("no"); }
 `
 
-// The whole way with the cells that users get: what a script emits keeps its order, a busy loop is cancelled at once, and
-// refusals reach the author's code.
-func TestRealCells(t *testing.T) {
+// newRealRig is a rig with the cells that users get.
+func newRealRig(t *testing.T, script string) *rig {
+	t.Helper()
 	var r *rig
 	h, err := host.New(t.Context(), &host.Options{Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) {
 		return r.LoadSource(ctx, d)
@@ -50,9 +50,16 @@ func TestRealCells(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = st.Close() })
 	r = &rig{t: t, Runtime: runtime.New(st, h, nil), store: st, db: db}
-	if _, _, err := r.PutPlugin(t.Context(), app, runtime.Upload{Name: "code", Filename: "a.ts", Body: []byte(realScript)}, store.Once{}, nil); err != nil {
+	if _, _, err := r.PutPlugin(t.Context(), app, runtime.Upload{Name: "code", Filename: "a.ts", Body: []byte(script)}, store.Once{}, nil); err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// The whole way with the cells that users get: what a script emits keeps its order, a busy loop is cancelled at once, and
+// refusals reach the author's code.
+func TestRealCells(t *testing.T) {
+	r := newRealRig(t, realScript)
 	r.agent(agent.Agent{Name: "a"})
 	r.agent(agent.Agent{Name: "asker", Grants: agent.AgentGrants("a")})
 	r.start()

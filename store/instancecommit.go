@@ -192,7 +192,7 @@ func (c *turn) state(t *tx, h *instHead) error {
 	if bounds.Keys == 0 {
 		bounds.Keys = agent.MaxStateKeys
 	}
-	return within(bounds, was.size, now.size)
+	return bounds.Within(was.size, now.size)
 }
 
 func (c *turn) logs(t *tx, h *instHead) (err error) {

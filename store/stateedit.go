@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -32,7 +31,7 @@ func (s *Store) EditState(ctx context.Context, o Owner, bounds agent.StateGrant,
 			return corrupt(o.headKey(), "it counts %d keys of %d bytes, which are fewer than there are", was.size.Keys, was.size.Bytes)
 		}
 		t.put(o.headKey(), now.encode())
-		return within(bounds, was.size, now.size)
+		return bounds.Within(was.size, now.size)
 	})
 	if err != nil {
 		return 0, err
@@ -65,8 +64,8 @@ func (t *tx) edit(o Owner, h stateHead, edits []agent.StateEdit) (stateHead, err
 		if err != nil {
 			return h, err
 		}
-		if e.If != nil && *e.If != old.Version {
-			return h, conflict(e, old.Version)
+		if err := e.Conflict(old.Version); err != nil {
+			return h, err
 		}
 		sizes[e.Key] = 0
 		if found {
@@ -103,30 +102,3 @@ func (t *tx) edit(o Owner, h stateHead, edits []agent.StateEdit) (stateHead, err
 
 // entrySize is what an entry counts for. It is above 0, as keys are not empty.
 func entrySize(name string, v agent.Payload) int64 { return int64(len(name) + len(v.Body)) }
-
-func conflict(e agent.StateEdit, version int64) error {
-	msg := fmt.Sprintf("state key %.80q has version %d, not %d", e.Key, version, *e.If)
-	switch {
-	case version == 0:
-		msg = fmt.Sprintf("state key %.80q is not there", e.Key)
-	case *e.If == 0:
-		msg = fmt.Sprintf("state key %.80q is there already, with version %d", e.Key, version)
-	}
-	return &agent.Error{Kind: agent.Conflict, Msg: msg, Hint: "read the key again, then decide anew"}
-}
-
-// within refuses a commit that makes a state larger than it may be.
-func within(bounds agent.StateGrant, was, now agent.StateSize) error {
-	msg := ""
-	switch {
-	case now.Bytes > bounds.Bytes && now.Bytes > was.Bytes:
-		msg = fmt.Sprintf("the state would have %d bytes, more than the %d granted", now.Bytes, bounds.Bytes)
-	case now.Keys > bounds.Keys && now.Keys > was.Keys:
-		msg = fmt.Sprintf("the state would have %d keys, more than the %d granted", now.Keys, bounds.Keys)
-	default:
-		return nil
-	}
-	return &agent.Error{
-		Kind: agent.Exhausted, Limit: agent.LimitState, Msg: msg, Hint: "delete what is no longer needed, or have the grant widened",
-	}
-}

@@ -54,7 +54,7 @@ func (t *tree) add(e client.JournalEntry) {
 		if t.root.At.IsZero() {
 			t.root.At = e.Time
 		}
-	case kind == "life" || kind == "take" || kind == "end": // told by others
+	case kind == "life" || kind == "take" || kind == "end" || e.Name == abi.CallStepBegin || e.Name == abi.CallStepEnd: // told by others
 	case kind == "step":
 		t.step(e)
 	case kind == "start":

@@ -119,11 +119,11 @@ func (p *hive) do(name string, in []byte) (any, error) {
 		_ = json.Unmarshal(in, &q)
 		var page abi.Alarms
 		for _, name := range slices.Sorted(maps.Keys(p.alarms)) {
-			if name <= q.After {
+			if "a/"+name <= q.After {
 				continue
 			}
 			if len(page.Alarms) == 2 { // short pages, so that there are several
-				page.After = page.Alarms[1].Name
+				page.After = "a/" + page.Alarms[1].Name
 				break
 			}
 			page.Alarms = append(page.Alarms, p.alarms[name])

@@ -121,12 +121,19 @@ func (k *Keeper) own(ctx context.Context, o *owned, e Entry) error {
 	closeMemo(o.memo) // of an owner that lost the instance: another may have changed it meanwhile
 	o.memo = nil
 	if e.Exists {
-		if _, err := k.store.Info(ctx, o.id); err != nil {
+		was, err := k.store.Info(ctx, o.id)
+		if err != nil {
 			return err
 		}
+		e.Parent = was.Parent // so that a child which another owner deletes at this moment is not made anew as nobody's
 	}
 	info, err := k.store.Acquire(ctx, o.id, e.Parent)
 	if err != nil {
+		if e.Exists {
+			if _, gone := k.store.Info(ctx, o.id); isGone(gone) {
+				return gone
+			}
+		}
 		return err
 	}
 	k.stats.acquired.Add(1)

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -85,8 +84,8 @@ func (t *Turn) Edit(ctx context.Context, bounds agent.StateGrant, edits ...agent
 		if old := now[e.Key]; old != nil {
 			version = old.Version
 		}
-		if e.If != nil && *e.If != version {
-			return 0, conflict(e, version)
+		if err := e.Conflict(version); err != nil {
+			return 0, err
 		}
 	}
 	if t.ops()+len(edits) > manyOps || t.bytes+bytes > manyBytes {
@@ -131,7 +130,7 @@ func (t *Turn) apply(bounds agent.StateGrant, now map[string]*agent.StateEntry, 
 		size.Keys += countOf(next) - countOf(old)
 		now[e.Key], changed[e.Key] = next, next
 	}
-	if err := within(bounds, t.size, size); err != nil {
+	if err := bounds.Within(t.size, size); err != nil {
 		return 0, err
 	}
 	if t.state == nil {
@@ -169,32 +168,6 @@ func countOf(e *agent.StateEntry) int64 {
 		return 0
 	}
 	return 1
-}
-
-func conflict(e agent.StateEdit, version int64) error {
-	msg := fmt.Sprintf("state key %.80q has version %d, not %d", e.Key, version, *e.If)
-	switch {
-	case version == 0:
-		msg = fmt.Sprintf("state key %.80q is not there", e.Key)
-	case *e.If == 0:
-		msg = fmt.Sprintf("state key %.80q is there already, with version %d", e.Key, version)
-	}
-	return &agent.Error{Kind: agent.Conflict, Msg: msg, Hint: "read the key again, then decide anew"}
-}
-
-func within(bounds agent.StateGrant, was, now agent.StateSize) error {
-	msg := ""
-	switch {
-	case now.Bytes > bounds.Bytes && now.Bytes > was.Bytes:
-		msg = fmt.Sprintf("the instance would keep %d bytes, more than the %d it may", now.Bytes, bounds.Bytes)
-	case now.Keys > bounds.Keys && now.Keys > was.Keys:
-		msg = fmt.Sprintf("the instance would keep %d keys, more than the %d it may", now.Keys, bounds.Keys)
-	default:
-		return nil
-	}
-	return &agent.Error{
-		Kind: agent.Exhausted, Limit: agent.LimitState, Msg: msg, Hint: "delete what is no longer needed, or have the agent's state grant widened",
-	}
 }
 
 // List returns one page of the state in the order of keys, and the After of the next page, which is empty at the end.

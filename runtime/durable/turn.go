@@ -331,6 +331,9 @@ func (t *Turn) Leave(ctx context.Context) error {
 	if err == nil {
 		err = t.commit(ctx)
 	}
+	if err == nil {
+		t.beside = nil // all of it is committed
+	}
 	t.end() // under the same lock: what comes in between would be lost, and its caller told that it was not
 	return err
 }

@@ -29,7 +29,7 @@ func Brief(name string, in []byte) string {
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}
-	return strings.ToValidUTF8(s[:end], "?") + more // "?" and no U+FFFD, which is longer than what it stands for
+	return strings.ToValidUTF8(s[:end], "?") + more // and not U+FFFD, which is longer than what it stands for
 }
 
 // rawBrief is of what has no form of its own here.

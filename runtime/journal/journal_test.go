@@ -24,7 +24,7 @@ func all() []Entry {
 		{Kind: Start, Call: 2, Name: "run.sleep", Sum: Sum{2}, Class: Wait, Until: at.Truncate(time.Millisecond)},
 		{Kind: Done, Call: 1, Name: "http.open", Sum: Sum{1}, Blob: digest, Bytes: 200_000},
 		{Kind: Deliver, Call: 1, Time: at.Add(time.Second)},
-		{Kind: Deliver, Call: 3, Name: "state.get", Sum: Sum{3}, Out: []byte{}, Time: at.Add(2 * time.Second)},
+		{Kind: Deliver, Call: 3, Name: "state.get", Sum: Sum{3}, Class: Read, Text: "k", Out: []byte{}, Time: at.Add(2 * time.Second)},
 		{Kind: Timer, Time: at.Add(3 * time.Second)},
 		{Kind: Answered, Call: 4, Name: "shared.get", Sum: Sum{4}, Out: []byte("{}")},
 		{Kind: Event, Name: "go", ID: "once", Out: []byte("1")},

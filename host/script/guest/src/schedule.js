@@ -6,8 +6,9 @@ import { isCallable } from "./module.js";
 
 // secondsOf returns milliseconds.
 function secondsOf(what, v) {
-  if (typeof v !== "number" || !(v >= 0) || v - v !== 0) throw new TypeErrorClass(`${what} is a number of seconds from 0 up`);
-  return ceil(v * 1000);
+  const ms = typeof v === "number" ? ceil(v * 1000) : -1;
+  if (!(ms >= 0) || ms - ms !== 0) throw new TypeErrorClass(`${what} is a number of seconds from 0 up`);
+  return ms;
 }
 
 // timing writes when an alarm is due into q, package abi's AlarmSet.
@@ -87,17 +88,22 @@ export async function listSchedules() {
   }
 }
 
-// found returns the alarm of that name as the host shows it, or undefined. A list begins after a name: here, after what the
-// name begins with.
+// found returns the alarm of that name as the host shows it, or undefined. A list begins behind a name: here, behind what the
+// name begins with, first of the living ones and then of the dead.
 async function found(name) {
   if (typeof name !== "string") throw new TypeErrorClass("getSchedule: the name of a schedule is a text");
   let before = sliceText(name, 0, -1);
   if (toWellFormed(before) !== before) before = sliceText(name, 0, -2);
-  for (let after = before; ; ) {
-    const got = await page(after === "" ? undefined : after, 100);
+  return (await foundIn("a/", before, name, false)) ?? foundIn("d/", before, name, true);
+}
+
+async function foundIn(family, before, name, dead) {
+  for (let after = family + before; ; ) {
+    const got = await page(after, 100);
     for (let i = 0; i < got.alarms?.length; i++) {
-      if (got.alarms[i].name === name) return got.alarms[i];
-      if (!startsWith(got.alarms[i].name, before)) return undefined;
+      const a = got.alarms[i];
+      if ((a.dead === true) !== dead || !startsWith(a.name, before)) return undefined;
+      if (a.name === name) return a;
     }
     if (!got.after) return undefined;
     after = got.after;
