@@ -45,6 +45,9 @@ type Options struct {
 	// Loading bounds what code may do while it is initialised, once, for its image. Zero fields mean 5 s of CPU and the
 	// defaults of calls.
 	Loading agent.Limits
+
+	// Prelude is that of scripts in another version of Skep, for tests of what an upgrade does; nil for this one's.
+	Prelude []byte
 }
 
 // Host runs agent code. It is safe for concurrent use.
@@ -95,7 +98,7 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 	if h.cells, err = cell.New(ctx, funcs, &cell.Options{CacheDir: o.CacheDir, Copy: o.Copy, Memory: o.Memory}); err != nil {
 		return nil, err
 	}
-	if h.scripts, err = script.New(ctx, h.cells, nil); err != nil {
+	if h.scripts, err = script.New(ctx, h.cells, &script.Options{Prelude: h.opts.Prelude}); err != nil {
 		return nil, errors.Join(err, h.cells.Close(ctx))
 	}
 	h.pythons.file = o.Python
@@ -136,11 +139,14 @@ func (h *Host) load(ctx context.Context, who Who, src agent.Source, progress fun
 	return nil, agent.Errorf(agent.Invalid, "code of an unknown kind")
 }
 
+// imaging is when modules are initialised: as for scripts it is always the same. Go takes a clock that stands at 0 for a broken one.
+var imaging = time.Unix(1, 0).UTC()
+
 // imagingEnv has a module initialise itself in the same way each time, so that a run that is played again in a cell of another image does
-// the same: Go, for one, orders its maps by what it drew then. As for scripts, time stands at 1970.
+// the same: Go, for one, orders its maps by what it drew then.
 func (h *Host) imagingEnv(who Who, src agent.Source) cell.Env {
 	env := h.loadingEnv(who)
-	env.Now = func() time.Time { return time.Unix(0, 0).UTC() }
+	env.Now = func() time.Time { return imaging }
 	if h.opts.Seed != nil {
 		digest := agent.DigestOf(src.Files[src.Main])
 		env.Random = rand.NewChaCha8(sha256.Sum256(append([]byte(digest), h.opts.Seed...)))

@@ -431,11 +431,22 @@ func (x *execution) departs(ctx context.Context, n uint64, a *asked) error {
 			return context.Cause(ctx)
 		}
 	}
-	a.open = make(chan struct{})
 	x.mu.Unlock()
-	x.gate.Lock()
+	if err := x.betweenSlices(ctx); err != nil {
+		return err
+	}
 	defer x.gate.Unlock()
 	x.mu.Lock()
+	if open := a.open; open != nil { // it came to rest meanwhile
+		x.mu.Unlock()
+		select {
+		case <-open:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	a.open = make(chan struct{})
 	gone := x.parked != nil
 	x.mu.Unlock()
 	if gone {
@@ -446,6 +457,26 @@ func (x *execution) departs(ctx context.Context, n uint64, a *asked) error {
 	close(a.open)
 	return err
 }
+
+// betweenSlices takes the gate when no slice is under way, for a commit in the middle of one would let others have the instance, after a
+// crash, between what it has read and what it writes. The code comes to rest soon; when it does not, as when it has its result and works
+// on, that is how it is.
+func (x *execution) betweenSlices(ctx context.Context) error {
+	for wait := time.Millisecond; ; wait *= 2 {
+		x.gate.Lock()
+		if x.turn == nil || wait > slowRest {
+			return nil
+		}
+		x.gate.Unlock()
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// slowRest is how long a call that may change the world waits for the rest of the code that has made it.
+const slowRest = 500 * time.Millisecond
 
 // started notes that a call leaves.
 func (x *execution) started(n uint64, a *asked) {
@@ -488,7 +519,13 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 		}
 		x.gate.Lock()
 		x.append(e)
-		err = x.commit(x.ctx)
+		if x.turn == nil {
+			err = x.commit(x.ctx)
+		} else { // in the middle of a slice, whose end commits it
+			x.mu.Lock()
+			x.urgent = true
+			x.mu.Unlock()
+		}
 		x.gate.Unlock()
 		if err != nil {
 			return nil, err

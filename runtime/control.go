@@ -20,7 +20,8 @@ const (
 )
 
 // SendEvent brings an event from outside to runs that wait for it, or will: each keeps it until it asks. The answer is the run as it
-// is then. Repeated with the same once-key it is kept once; "" is none. A run that has ended is a Conflict.
+// is then. Repeated with the same once-key it is kept once, and answered so also when the run has ended since; "" is none. Else a run that
+// has ended is a Conflict.
 func (r *Runtime) SendEvent(ctx context.Context, app agent.App, id agent.RunID, eventType, onceKey string, data json.RawMessage) (agent.Run, error) {
 	switch {
 	case eventType == "" || len(eventType) > maxName:
@@ -32,7 +33,7 @@ func (r *Runtime) SendEvent(ctx context.Context, app agent.App, id agent.RunID, 
 	case len(data) > 0 && !json.Valid(data):
 		return agent.Run{}, agent.Errorf(agent.Invalid, "an event's data is a JSON value")
 	}
-	return r.inRun(ctx, app, id, func(ctx context.Context, t *durable.Turn, _ agent.Run) error {
+	run, err := r.inRun(ctx, app, id, func(ctx context.Context, t *durable.Turn, _ agent.Run) error {
 		v, err := r.viewOf(ctx, t, id)
 		if err != nil {
 			return err
@@ -52,6 +53,26 @@ func (r *Runtime) SendEvent(ctx context.Context, app agent.App, id agent.RunID, 
 		e := journal.Entry{Kind: journal.Event, Name: eventType, ID: onceKey, Out: append([]byte{}, data...), Time: time.Time{}}
 		return r.tellRun(ctx, t, app, id, []journal.Entry{e}, []agent.Event{{Kind: agent.EventReceived, Name: eventType, Data: data}})
 	})
+	if agent.KindOf(err) == agent.Conflict && onceKey != "" {
+		if run, came := r.cameBefore(ctx, app, id, onceKey); came {
+			return run, nil
+		}
+	}
+	return run, err
+}
+
+// cameBefore returns a run that has ended, when its journal has an event of that once-key.
+func (r *Runtime) cameBefore(ctx context.Context, app agent.App, id agent.RunID, onceKey string) (agent.Run, bool) {
+	run, err := r.store.Run(ctx, app, id)
+	if err != nil || !run.Status.Terminal() {
+		return run, false
+	}
+	came := false
+	err = r.eachEntryOf(ctx, run, func(e journal.Entry) error {
+		came = came || e.Kind == journal.Event && e.ID == onceKey
+		return nil
+	})
+	return run, came && err == nil
 }
 
 // inRun does something with a run that has not ended, in a turn of its instance, and returns the run as it is then.

@@ -71,6 +71,7 @@ type execution struct {
 	entries  []journal.Entry // not yet committed
 	events   []agent.Event   // the same
 	bytes    int             // of both
+	urgent   bool            // among entries is one that the end of the slice commits
 	asked    map[uint64]*asked
 	flights  map[uint64]*flight
 	opening  int             // calls that are outside now

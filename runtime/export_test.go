@@ -1,6 +1,12 @@
 package runtime
 
-import "sync/atomic"
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/runtime/journal"
+)
 
 // SQLHeld counts the bytes of SQL that instances hold between turns.
 func (r *Runtime) SQLHeld() *atomic.Int64 { return &r.sqlHeld }
@@ -24,4 +30,15 @@ func (r *Runtime) Living() int {
 		}
 	}
 	return n
+}
+
+// SnapshotImages returns where the images of a run's snapshots are kept.
+func (r *Runtime) SnapshotImages(ctx context.Context, run agent.Run) (list []agent.Digest) {
+	_ = r.eachEntryOf(ctx, run, func(e journal.Entry) error {
+		if e.Kind == journal.Snapshot {
+			list = append(list, e.ImageBlob)
+		}
+		return nil
+	})
+	return list
 }

@@ -298,7 +298,7 @@ func TestEventsKeepTheirOrder(t *testing.T) {
 	r.start()
 	commits := r.db.Count(faultkv.Apply)
 	run := r.wait(r.run("a", "", "").ID)
-	if commits = r.db.Count(faultkv.Apply) - commits; commits > n/2 {
+	if commits = r.db.Count(faultkv.Apply) - commits; commits > n/20 { // 64 events each, and some that were made early so that listeners see them
 		t.Errorf("%d commits for %d events", commits, n)
 	}
 	got := r.sessionLog(run)
@@ -336,7 +336,7 @@ func TestBackpressure(t *testing.T) {
 		}
 		stop := r.start()
 		synctest.Wait()
-		if n := emitted.Load(); n == 0 || n > 2*64 { // at most the batch that is stuck and the one that waits
+		if n := emitted.Load(); n < 16 || n > 64 { // what one commit takes, and no more: that is stuck
 			t.Errorf("%d events are waiting", n)
 		}
 		close(gate)

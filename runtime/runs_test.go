@@ -23,18 +23,19 @@ import (
 type world struct {
 	*rig
 	cells *host.Host
+	dir   string // of blobs
 }
 
 func newWorld(t testing.TB, script string, o *runtime.Options, agents ...agent.Agent) *world {
 	t.Helper()
-	w := &world{rig: &rig{t: t}}
+	w := &world{rig: &rig{t: t}, dir: t.TempDir()}
 	w.db = faultkv.New(memkv.New(), func(op faultkv.Op) faultkv.Fault {
 		if w.fault != nil {
 			return w.fault(op)
 		}
 		return faultkv.Fault{}
 	})
-	st, err := store.Open(t.Context(), w.db, t.TempDir(), nil)
+	st, err := store.Open(t.Context(), w.db, w.dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func (w *world) push(script string) {
 
 // next is another process over the same store: what the one before still commits is refused.
 func (w *world) next(o *runtime.Options) *world {
-	n := &world{rig: &rig{t: w.t, Runtime: runtime.New(w.store, w.cells, o), store: w.store, db: w.db}, cells: w.cells}
+	n := &world{rig: &rig{t: w.t, Runtime: runtime.New(w.store, w.cells, o), store: w.store, db: w.db}, cells: w.cells, dir: w.dir}
 	return n
 }
 

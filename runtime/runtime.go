@@ -158,6 +158,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	case <-idle:
 	case <-grace.C:
 		stop(errStopping)
+		r.keeper.Hasten()
 		<-idle
 	}
 	close(logsDone)

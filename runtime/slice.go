@@ -98,7 +98,10 @@ func (x *execution) leaveTurn(ctx context.Context) error {
 		return nil
 	}
 	defer x.drop()
-	if !x.turn.Changed() {
+	x.mu.Lock()
+	urgent := x.urgent
+	x.mu.Unlock()
+	if !urgent && !x.turn.Changed() {
 		return nil
 	}
 	return x.commit(ctx)
@@ -128,7 +131,7 @@ func (x *execution) collect(b *instance.Batch) {
 	for _, ev := range x.events {
 		b.Events = append(b.Events, instance.Append{Log: log, Event: ev})
 	}
-	x.entries, x.events, x.bytes = nil, nil, 0
+	x.entries, x.events, x.bytes, x.urgent = nil, nil, 0, false
 }
 
 // append adds entries to the journal, which the next commit carries.
@@ -217,15 +220,22 @@ func (x *execution) add(ctx context.Context, ev agent.Event) error {
 
 // room commits when much waits to be.
 func (x *execution) room(ctx context.Context) error {
-	x.mu.Lock()
-	full := len(x.events) >= sliceParts || x.bytes >= sliceBytes
-	x.mu.Unlock()
-	if !full {
+	if !x.fuller(sliceParts, sliceBytes) {
 		return nil
 	}
 	x.gate.Lock()
 	defer x.gate.Unlock()
+	if x.turn != nil && !x.fuller(instance.MaxOps*3/4, instance.MaxBytes*2/3) {
+		return nil
+	}
 	return x.commit(ctx)
+}
+
+// fuller reports whether more waits to be committed.
+func (x *execution) fuller(events, bytes int) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.events) >= events || x.bytes >= bytes
 }
 
 // flushSoon has events committed soon, so that those who listen see them while the code runs or waits.
@@ -256,7 +266,7 @@ func (x *execution) flush() {
 	if none || x.ctx.Err() != nil {
 		return
 	}
-	if x.turn != nil && x.turn.Changed() {
+	if x.turn != nil {
 		x.flushSoon()
 		return
 	}

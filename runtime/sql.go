@@ -17,11 +17,30 @@ const (
 
 // sqlMemory is the database of an instance, which is opened by the first statement of a turn, and kept open between turns.
 type sqlMemory struct {
-	mu   sync.Mutex // held over a statement, so that none is made in a turn of another call
+	mu   sync.Mutex // held over a statement, so that none is made in another call's turn or after its own was committed
 	db   *sqldb.DB
 	turn *durable.Turn // that uses it
 	held *atomic.Int64 // by all instances together
 	own  int64         // of that, by this one
+}
+
+// Finish implements durable.Attached.
+func (m *sqlMemory) Finish(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.db == nil {
+		return nil
+	}
+	return m.db.Finish(ctx)
+}
+
+// Undo implements durable.Attached.
+func (m *sqlMemory) Undo() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.db != nil {
+		m.db.Undo()
+	}
 }
 
 // rest closes a database that holds much, for a connection never gives memory back; and one more when all together hold much.
@@ -92,7 +111,9 @@ func (s sqlOf) begin(ctx context.Context, m *sqlMemory, t *durable.Turn) error {
 		m.db, m.held = db, &s.r.sqlHeld
 	}
 	m.db.Begin(pages, s.j.now, nil) // chance needs no journal: what a statement returned is in a run's own
+	if err := t.Attach(m); err != nil {
+		return err
+	}
 	m.turn = t
-	t.Attach(m.db)
 	return nil
 }

@@ -443,11 +443,15 @@ func (x *execution) call(ctx context.Context, c host.Call) (host.Result, error) 
 	res, err := x.play(ctx, c, s)
 	if s.ImageBlob != "" && x.misfit(err) {
 		image, failed := x.r.store.Blob(ctx, s.ImageBlob)
-		if failed != nil {
+		switch {
+		case failed == nil:
+			c.Waiting = &host.Waiting{Image: image}
+			res, err = x.play(ctx, c, s)
+		case agent.KindOf(failed) == agent.Unavailable: // it may be there the next time
 			return res, failed
+		default:
+			x.r.log.WarnContext(ctx, "a run's image is lost, and it is played again from its beginning", "error", failed)
 		}
-		c.Waiting = &host.Waiting{Image: image}
-		res, err = x.play(ctx, c, s)
 	}
 	if !x.misfit(err) {
 		return res, err

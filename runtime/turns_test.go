@@ -156,20 +156,22 @@ func TestReservedMethods(t *testing.T) {
 
 // A line that is full refuses the next call, and tells when to come again.
 func TestFullLine(t *testing.T) {
-	hold := make(chan struct{})
-	var inside atomic.Int64
-	r := newRig(t, map[string]runtimetest.Func{"wait": func(ctx context.Context, _ host.Call) (agent.Payload, error) {
-		inside.Add(1)
+	hold, inside := make(chan struct{}), make(chan struct{}, 10)
+	r := newRig(t, map[string]runtimetest.Func{"wait": func(context.Context, host.Call) (agent.Payload, error) {
+		inside <- struct{}{}
 		<-hold
 		return agent.Payload{}, nil
 	}}, &runtime.Options{Queue: 3})
 	errs := make(chan error, 10)
-	for range 5 {
-		go func() { _, err := r.callInstance("k", "wait", ""); errs <- err }()
+	call := func() { _, err := r.callInstance("k", "wait", ""); errs <- err }
+	go call()
+	<-inside
+	for range 4 {
+		go call()
 	}
 	refused := <-errs
-	if e := agent.AsError(refused); e == nil || e.Kind != agent.Exhausted || e.Limit != agent.LimitConcurrency || e.After == 0 || inside.Load() != 1 {
-		t.Errorf("%+v with %d inside", e, inside.Load())
+	if e := agent.AsError(refused); e == nil || e.Kind != agent.Exhausted || e.Limit != agent.LimitConcurrency || e.After == 0 || len(inside) != 0 {
+		t.Errorf("%+v with %d more inside", e, len(inside))
 	}
 	close(hold)
 	for range 4 {

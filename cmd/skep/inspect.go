@@ -205,7 +205,7 @@ func nodeText(n *node) (text string, colour int) {
 			text += fmt.Sprintf(", attempt %d", n.Call)
 		}
 	case "wait":
-		text, colour = fmt.Sprintf("#%d wait for %s", n.Call, asked(n)), yellow
+		text, colour = strings.Replace(fmt.Sprintf("#%d wait for %s", n.Call, asked(n)), " for until ", " until ", 1), yellow
 	case "call":
 		text = strings.TrimSpace(fmt.Sprintf("#%d %s %s", n.Call, n.Name, asked(n)))
 		switch n.Class {

@@ -66,6 +66,10 @@ func TestTree(t *testing.T) {
 		`200002 2 start 9 call.agent {"agent":"mail","key":"ada","function":"send"}`,
 		`200003 2 done 9 call.agent !the mail is full`,
 		`200003 2 start 10 run.sleep {"for":172800000}`,
+		`200003 2 start 11 run.wait "event approval, up to 1h"`,
+		`200003 2 start 12 run.sleep "until 2030-01-02T03:04:05Z"`,
+		`200003 2 start 13 storage.get "a, b"`,
+		`200004 2 done 13 storage.get !the store is away: it was there yesterday, and nobody knows where it has gone since then`,
 	) {
 		tr.add(e)
 	}
@@ -76,18 +80,21 @@ func TestTree(t *testing.T) {
 	}, tr.root.Nodes)
 	want := strings.TrimPrefix(`
 run 01J  order ship  waiting (a time)  2 lives
-├─ step charge                                                +100ms           800ms
-│  └─ #2 http POST https://pay.example/v1/charge (once)       +200ms           600ms  14 B
-├─ #4 wait for event approval                                    +1s         2d7h33m  21 B
-├─ snapshot                                                      +1s                  5 B
-├─ commit                                                      +1.1s
-├─ life 2                                                   +2d7h33m         2d7h33m
-├─ event approval                                           +2d7h33m                  12 B
-├─ step a: no luck                                          +2d7h33m              1s
-├─ step b, attempt 2                                        +2d7h33m  1d3h47m so far
-│  ├─ #9 call.agent mail ada send (once): the mail is full  +2d7h33m              1s
-│  └─ #10 wait for 2d                                       +2d7h33m  1d3h47m so far
-└─ #7 state.get x y (once)                                  +2d7h33m  1d3h47m so far
+├─ step charge                                                              +100ms           800ms
+│  └─ #2 http POST https://pay.example/v1/charge (once)                     +200ms           600ms  14 B
+├─ #4 wait for event approval                                                  +1s         2d7h33m  21 B
+├─ snapshot                                                                    +1s                  5 B
+├─ commit                                                                    +1.1s
+├─ life 2                                                                 +2d7h33m         2d7h33m
+├─ event approval                                                         +2d7h33m                  12 B
+├─ step a: no luck                                                        +2d7h33m              1s
+├─ step b, attempt 2                                                      +2d7h33m  1d3h47m so far
+│  ├─ #9 call.agent mail ada send (once): the mail is full                +2d7h33m              1s
+│  ├─ #10 wait for 2d                                                     +2d7h33m  1d3h47m so far
+│  ├─ #11 wait for event approval, up to 1h                               +2d7h33m  1d3h47m so far
+│  ├─ #12 wait until 2030-01-02T03:04:05Z                                 +2d7h33m  1d3h47m so far
+│  └─ #13 storage.get a, b (once): the store is away: it was there ye...  +2d7h33m              1s
+└─ #7 state.get x y (once)                                                +2d7h33m  1d3h47m so far
 `, "\n")
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Errorf("%s\n%s", d, out.String())

@@ -19,7 +19,8 @@ import (
 
 // Options adjusts an Engine. The zero value is the default.
 type Options struct {
-	Bundle BundleOptions
+	Bundle  BundleOptions
+	Prelude []byte // in place of guest.Prelude, as another version of Skep has another; nil for this one's
 }
 
 // Engine loads and runs scripts. It is safe for concurrent use.
@@ -60,7 +61,11 @@ const (
 // New compiles the script guest on cells, which must have been made with Funcs and with WASI, and makes the base image.
 // Close frees both.
 func New(ctx context.Context, cells *cell.Engine, o *Options) (*Engine, error) {
-	return newEngine(ctx, cells, guest.Prelude, o)
+	prelude := guest.Prelude
+	if o != nil && o.Prelude != nil {
+		prelude = o.Prelude
+	}
+	return newEngine(ctx, cells, prelude, o)
 }
 
 func newEngine(ctx context.Context, cells *cell.Engine, prelude []byte, o *Options) (*Engine, error) {

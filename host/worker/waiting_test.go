@@ -114,6 +114,19 @@ func TestSuspendAndResume(t *testing.T) {
 			if d := cmp.Diff([]string{"2", "1"}, delivered); d != "" {
 				t.Error(d)
 			}
+			var differs []string
+			call.Waiting = &host.Waiting{
+				Resume: res.Suspended.Snapshot, Deliver: []host.Delivery{{ID: 2, Name: "other", Out: answerOf(`"b"`)}},
+				Diverged: func(d host.Delivery, p host.Pending) {
+					differs = append(differs, fmt.Sprintf("%d %s; %d of %d", d.ID, d.Name, p.Calls[1].ID, len(p.Calls)))
+				},
+			}
+			if _, err := other.Call(t.Context(), call); agent.KindOf(err) != agent.Conflict {
+				t.Error("another journal:", err)
+			}
+			if d := cmp.Diff([]string{"2 other; 2 of 2"}, differs); d != "" {
+				t.Error(d)
+			}
 			call.Waiting = &host.Waiting{Resume: bytes.Clone(res.Suspended.Snapshot[:len(res.Suspended.Snapshot)-1])}
 			if _, err := other.Call(t.Context(), call); agent.KindOf(err) != agent.Invalid {
 				t.Error("a damaged one:", err)

@@ -13,7 +13,7 @@ import (
 func TestKills(t *testing.T) {
 	for _, c := range []struct{ store, isolation string }{{"badger", "inline"}, {"pebble", "process"}} {
 		s := settings{
-			length: 10 * time.Second, kills: 12, round: 12, stores: []string{c.store}, isolation: []string{c.isolation}, seed: 1,
+			length: 10 * time.Second, kills: 12, round: 12, flows: true, stores: []string{c.store}, isolation: []string{c.isolation}, seed: 1,
 			program: program(t),
 		}
 		var out strings.Builder

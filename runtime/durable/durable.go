@@ -19,7 +19,7 @@ type Options struct {
 	Log     *slog.Logger
 	Waiting int           // turns that may wait for one instance; 256
 	Idle    time.Duration // after which an instance that nobody uses is forgotten; 30 s
-	Workers int           // alarms, and messages, that are dealt with at once; 64
+	Workers int           // alarms, and messages, that are dealt with at once, shared by the apps that have some; 64
 
 	// Committed is told of each commit before anybody else learns of it, in the order of one instance's commits.
 	Committed func(id instance.ID, b *instance.Batch, r instance.Result)
@@ -46,6 +46,9 @@ type Keeper struct {
 	early    earliest
 	stats    counters
 
+	hasten sync.Once
+	hasty  chan struct{} // closed by Hasten
+
 	mu    sync.Mutex
 	owned map[instance.ID]*owned
 	waits map[instance.ID]map[instance.ID]int // how many turns of the one wait for turns of the other
@@ -53,7 +56,7 @@ type Keeper struct {
 
 // New returns a Keeper over a store. It starts nothing; see Run.
 func New(st instance.Store, o *Options) *Keeper {
-	k := &Keeper{store: st, owned: map[instance.ID]*owned{}, waits: map[instance.ID]map[instance.ID]int{}, alarmSet: make(chan struct{}, 1), sent: make(chan struct{}, 1)}
+	k := &Keeper{hasty: make(chan struct{}), store: st, owned: map[instance.ID]*owned{}, waits: map[instance.ID]map[instance.ID]int{}, alarmSet: make(chan struct{}, 1), sent: make(chan struct{}, 1)}
 	if o != nil {
 		k.opts = *o
 	}
@@ -82,6 +85,10 @@ func (k *Keeper) Run(ctx context.Context) {
 	loops.Go(func() { k.forgetIdle(ctx) })
 	loops.Wait()
 }
+
+// Hasten is called when the process is to stop: a commit whose outcome is not known is asked about once more, for two seconds at most,
+// and then given up. It may be called twice. What became of such a commit is found by the next owner.
+func (k *Keeper) Hasten() { k.hasten.Do(func() { close(k.hasty) }) }
 
 // Store returns what the instances are kept in, for reads that need no turn.
 func (k *Keeper) Store() instance.Reader { return k.store }

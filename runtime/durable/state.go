@@ -75,6 +75,13 @@ func (t *Turn) Edit(ctx context.Context, bounds agent.StateGrant, edits ...agent
 		return 0, agent.Errorf(agent.Invalid, "%d edits of %d bytes are too many at once: %d of %d bytes are allowed", len(edits), bytes,
 			agent.MaxStateEdits, agent.MaxStateEditsBytes)
 	}
+	if t.gather != nil && bytes > manyBytes {
+		return 0, &agent.Error{
+			Kind: agent.Exhausted, Limit: agent.LimitState,
+			Msg:  fmt.Sprintf("the edits have %d bytes, and in a run up to %d are made at once", bytes, manyBytes),
+			Hint: "make them one after the other, or in a method of the instance that the run calls",
+		}
+	}
 	now, err := t.current(ctx, edits)
 	if err != nil {
 		return 0, err

@@ -15,6 +15,7 @@ import (
 const (
 	commitTimeout = 10 * time.Second // of one attempt
 	resolveFor    = 30 * time.Second // how long an unknown outcome is asked for
+	lastTimeout   = 2 * time.Second  // of what is tried after Hasten
 	firstPause    = 20 * time.Millisecond
 	lastPause     = time.Second
 
@@ -33,6 +34,7 @@ type Turn struct {
 
 	mu     sync.Mutex
 	over   error                        // why nothing can be done in it any more
+	ending bool                         // it is being left
 	state  map[string]*agent.StateEntry // changed keys; nil is one that was deleted
 	size   agent.StateSize              // with what was changed
 	alarms map[string]instance.AlarmEdit
@@ -49,11 +51,15 @@ type Attached interface {
 	Undo()                            // drops them, and those that it has put in since the newest commit
 }
 
-// Attach has a finished before each Commit and Leave, and undone with the turn.
-func (t *Turn) Attach(a Attached) {
+// Attach has a finished before each Commit and Leave, and undone with the turn. The error is that of Over.
+func (t *Turn) Attach(a Attached) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.closed(); err != nil {
+		return err
+	}
 	t.beside = a
+	return nil
 }
 
 func (t *Turn) attached() Attached {
@@ -107,10 +113,19 @@ func (t *Turn) SetMemo(memo any) {
 	}
 }
 
-// Over returns why nothing can be done in the turn any more, nil while it goes on.
+// Over returns why nothing can be begun in the turn any more, nil while it goes on. What is attached to it asks before it takes a change,
+// under a lock that its Finish takes as well.
 func (t *Turn) Over() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.closed()
+}
+
+// closed is Over, with the lock.
+func (t *Turn) closed() error {
+	if t.over == nil && t.ending {
+		return errOver
+	}
 	return t.over
 }
 
@@ -169,7 +184,7 @@ func (t *Turn) Trim(ctx context.Context, log instance.Log, before int64) error {
 }
 
 // Gather has f add to each batch of this turn right before it is committed. It must not use the turn, and has room for what instance.MaxOps
-// and instance.MaxBytes allow beyond three quarters and two thirds of them.
+// and instance.MaxBytes allow beyond three quarters and two thirds of them; edits of the state that take more are refused as Exhausted.
 func (t *Turn) Gather(f func(*instance.Batch)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -323,6 +338,9 @@ func (t *Turn) Undo() {
 
 // Leave commits, and ends the turn. After an error what was not committed is undone.
 func (t *Turn) Leave(ctx context.Context) error {
+	t.mu.Lock()
+	t.ending = true
+	t.mu.Unlock()
 	err := t.Finish(ctx)
 	t.mu.Lock()
 	if err == nil {
@@ -370,8 +388,9 @@ func (k *Keeper) commit(ctx context.Context, o *owned, b *instance.Batch) (insta
 	ctx = context.WithoutCancel(ctx)
 	start := time.Now() // and not Options.Now, which may jump
 	var unclear error
+	tried := false // once more, after it was long enough
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		once, cancel := context.WithTimeout(ctx, commitTimeout)
+		once, cancel := k.attempt(ctx)
 		res, err := k.store.Commit(once, o.id, o.info.Fence, b)
 		cancel()
 		switch {
@@ -384,8 +403,10 @@ func (k *Keeper) commit(ctx context.Context, o *owned, b *instance.Batch) (insta
 			return res, err
 		}
 		k.opts.Log.WarnContext(ctx, "the outcome of a commit is not known", "instance", o.id.Key, "error", err)
+		late := tried
+		tried = k.enough(start)
 		switch landed, now, err := k.resolve(ctx, o, b.ID, start, pause); {
-		case err != nil || time.Since(start) > resolveFor: // also when another owner came: that tells nothing of the batch
+		case err != nil || late: // also when another owner came: that tells nothing of the batch
 			return res, unclear
 		case landed == instance.NotLanded:
 			o.info.Fence, b.ID, unclear = now, instance.NewBatchID(), nil
@@ -397,14 +418,55 @@ func (k *Keeper) commit(ctx context.Context, o *owned, b *instance.Batch) (insta
 // resolve asks what became of a batch until it is told, or the time for that is over.
 func (k *Keeper) resolve(ctx context.Context, o *owned, batch instance.BatchID, start time.Time, pause time.Duration) (instance.Outcome, instance.Fence, error) {
 	for {
-		rest(ctx, pause)
-		once, cancel := context.WithTimeout(ctx, commitTimeout)
+		k.waitFor(pause)
+		once, cancel := k.attempt(ctx)
 		landed, now, err := k.store.Resolve(once, o.id, o.info.Fence, batch)
 		cancel()
-		if err == nil || errors.Is(err, instance.ErrFenced) || errors.Is(err, instance.ErrGone) || time.Since(start) > resolveFor {
+		if err == nil || errors.Is(err, instance.ErrFenced) || errors.Is(err, instance.ErrGone) || k.enough(start) {
 			return landed, now, err
 		}
 		pause = min(2*pause, lastPause)
+	}
+}
+
+// attempt bounds one attempt: after Hasten it has little time, also when it has begun before.
+func (k *Keeper) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-ended:
+			return
+		case <-k.hasty:
+		}
+		timer := time.NewTimer(lastTimeout)
+		defer timer.Stop()
+		select {
+		case <-ended:
+		case <-timer.C:
+			cancel()
+		}
+	}()
+	return ctx, sync.OnceFunc(func() { cancel(); close(ended) })
+}
+
+// enough reports whether an outcome has been asked for long enough.
+func (k *Keeper) enough(start time.Time) bool {
+	select {
+	case <-k.hasty:
+		return true
+	default:
+		return time.Since(start) > resolveFor
+	}
+}
+
+// waitFor returns after d, or with Hasten.
+func (k *Keeper) waitFor(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-k.hasty:
 	}
 }
 

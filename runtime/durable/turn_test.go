@@ -317,6 +317,74 @@ func TestUnknownForLong(t *testing.T) {
 	})
 }
 
+// A process that stops does not wait for a store that has died: neither for an attempt that hangs, nor for the outcome of one.
+func TestHasten(t *testing.T) {
+	for name, plan := range map[string]func(instancetest.Op) instancetest.Fault{
+		"the outcome": func(op instancetest.Op) instancetest.Fault {
+			if op.Name == "Commit" {
+				return instancetest.Fault{Unknown: instancetest.MadeLate, Late: time.Hour}
+			}
+			return instancetest.Fault{Err: agent.Errorf(agent.Internal, "the store is away")}
+		},
+		"a commit that hangs": func(op instancetest.Op) instancetest.Fault {
+			if op.Name == "Commit" {
+				return instancetest.Fault{Delay: time.Hour}
+			}
+			return instancetest.Fault{Err: agent.Errorf(agent.Internal, "the store is away")}
+		},
+		"a question that hangs": func(op instancetest.Op) instancetest.Fault {
+			if op.Name == "Commit" {
+				return instancetest.Fault{Unknown: instancetest.NotMade}
+			}
+			return instancetest.Fault{Delay: time.Hour}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, durable.Options{})
+				x := r.enter("k")
+				r.set(x, "n", "1")
+				r.fault = plan
+				ended := make(chan error, 1)
+				go func() { ended <- x.Commit(context.Background()) }()
+				pass(time.Second)
+				select {
+				case err := <-ended:
+					t.Fatalf("it has given up before it must: %v", err)
+				default:
+				}
+				r.Hasten()
+				r.Hasten()
+				began := time.Now()
+				if err := <-ended; err == nil {
+					t.Error("a commit that nobody made has succeeded")
+				}
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				x.Abandon()
+				r.fault = nil
+				r.store.Wait()
+			})
+		})
+	}
+	bubble(t, func(t *testing.T) { // and commits that work go on to
+		r := newRig(t, durable.Options{})
+		r.Hasten()
+		unknown := true
+		r.fault = func(op instancetest.Op) (f instancetest.Fault) {
+			if op.Name == "Commit" && unknown {
+				f.Unknown, unknown = instancetest.NotMade, false
+			}
+			return f
+		}
+		r.turn("k", func(x *durable.Turn) { r.set(x, "n", "1") })
+		if got := r.stored("k", "n"); got != "1" || unknown {
+			t.Errorf("n is %q", got)
+		}
+	})
+}
+
 // After an error that says that nothing was changed a turn goes on, also when the fence had moved.
 func TestRefusedCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -66,7 +67,7 @@ func brief(name string, in []byte) (string, bool) {
 		if q.Until != 0 {
 			return "until " + time.UnixMilli(q.Until).UTC().Format(time.RFC3339), true
 		}
-		return (time.Duration(q.For) * time.Millisecond).String(), true
+		return span(q.For), true
 	case abi.CallWait:
 		var q abi.Wait
 		if json.Unmarshal(in, &q) != nil {
@@ -74,7 +75,7 @@ func brief(name string, in []byte) (string, bool) {
 		}
 		s := "event " + q.Type
 		if q.Timeout > 0 {
-			s += ", up to " + (time.Duration(q.Timeout) * time.Millisecond).String()
+			s += ", up to " + span(q.Timeout)
 		}
 		return s, true
 	case abi.CallResult:
@@ -111,6 +112,18 @@ func brief(name string, in []byte) (string, bool) {
 		return strings.Join(strings.Fields(q.Query), " "), err == nil && len(q.Params) == 0
 	}
 	return "", false
+}
+
+// span is a duration in milliseconds: "1h30m", "250ms".
+func span(ms int64) string {
+	s := (time.Duration(ms) * time.Millisecond).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 func briefRequest(name string, in []byte) (string, bool) {
@@ -151,6 +164,9 @@ func called(name, key, function string, in []byte) string {
 func edited(e abi.StateEdit) string {
 	if len(e.JSON) > 0 {
 		return e.Key + " = " + string(e.JSON[:min(len(e.JSON), MaxBrief)])
+	}
+	if e.Text != nil {
+		return e.Key + " = " + strconv.Quote((*e.Text)[:min(len(*e.Text), MaxBrief)])
 	}
 	return e.Key
 }

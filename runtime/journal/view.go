@@ -13,7 +13,7 @@ type Call struct {
 	Name      string
 	Sum       Sum
 	Class     Class
-	Text      string // its brief
+	Text      string    // its brief
 	Until     time.Time // when a wait is over at the latest
 	Started   bool
 	Known     bool // what it came to
