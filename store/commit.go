@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -36,7 +37,11 @@ type committer struct {
 	leading bool
 	broken  error // why nothing can be committed or read any more; never cleared
 
-	commit int64 // number of the newest durable commit; only the leader touches it
+	// Only the leader touches these.
+	commit int64            // number of the newest durable commit
+	recent [2]map[key]write // what the newest durable commits wrote, the newest first
+	took   time.Duration    // the newest of them, to write
+	soon   int              // callers who are expected in the queue by now: see gather
 
 	writes writes
 }
@@ -111,6 +116,7 @@ func (c *committer) leave(r *request) bool {
 
 // lead commits one batch, which begins with the leader's own request, and hands over.
 func (c *committer) lead(ctx context.Context) {
+	c.gather()
 	c.mu.Lock()
 	n := min(len(c.queue), groupTxs)
 	group := c.queue[:n:n]
@@ -141,6 +147,7 @@ func (c *committer) lead(ctx context.Context) {
 			r.wake <- false
 		}
 	}
+	c.soon = len(c.queue) + n
 	if len(c.queue) > 0 {
 		c.queue[0].wake <- true
 		return
@@ -148,13 +155,29 @@ func (c *committer) lead(ctx context.Context) {
 	c.leading = false
 }
 
+// gather lets those who were just answered come back before a batch begins. Without it whoever is the first of them leads alone, and
+// all others wait for a batch of one. It yields the processor for as long as that brings new callers, and for no longer than the last
+// batch took to write: so it costs a lonely writer nothing, and nobody more than another batch would have.
+func (c *committer) gather() {
+	began := time.Now()
+	for seen := 0; ; runtime.Gosched() {
+		c.mu.Lock()
+		n := len(c.queue)
+		c.mu.Unlock()
+		if n == seen || n >= min(c.soon, groupTxs) || time.Since(began) > c.took {
+			return
+		}
+		seen = n
+	}
+}
+
 // batch runs the first n transactions of group, as many as fit, and commits those that succeeded. An error is the outcome
 // of every one of them that has none of its own.
 func (c *committer) batch(ctx context.Context, group []*request) (n int, err error) {
-	var changes []kv.Change
+	var b *batch
 	err = c.db.View(ctx, func(r kv.Reader) error {
-		b := newBatch(r)
-		if err := c.checkCommit(b); err != nil {
+		b = newBatch(r, c.recent)
+		if err := c.checkCommit(b.snapshot); err != nil {
 			return err
 		}
 		for _, r := range group {
@@ -178,24 +201,28 @@ func (c *committer) batch(ctx context.Context, group []*request) (n int, err err
 		t := b.begin()
 		t.put(keyCommit, binary.BigEndian.AppendUint64(nil, uint64(c.commit+1)))
 		b.merge(t)
-		changes = b.changes()
 		return nil
 	})
 	if err != nil {
 		return max(n, 1), dbError(err)
 	}
-	if len(changes) == 0 {
+	if len(b.order) == 0 {
 		return n, nil
 	}
+	changes := b.changes()
 	began := time.Now()
 	err = c.apply(ctx, changes)
-	c.writes.nanos.Add(int64(time.Since(began)))
-	if err == nil {
-		c.writes.batches.Add(1)
-		c.writes.transactions.Add(int64(n))
-		c.writes.bytes.Add(sizeOf(changes))
+	c.took = time.Since(began)
+	c.writes.nanos.Add(int64(c.took))
+	if err != nil {
+		c.recent = [2]map[key]write{}
+		return n, err
 	}
-	return n, err
+	c.remember(b)
+	c.writes.batches.Add(1)
+	c.writes.transactions.Add(int64(n))
+	c.writes.bytes.Add(sizeOf(changes))
+	return n, nil
 }
 
 func sizeOf(changes []kv.Change) (n int64) {
@@ -203,6 +230,16 @@ func sizeOf(changes []kv.Change) (n int64) {
 		n += int64(len(c.Key) + len(c.Value))
 	}
 	return n
+}
+
+// remember keeps what a durable batch wrote for the next two, whose transactions often read just that: heads, and the newest entry of
+// a log. Nobody else writes, so the database has the same.
+func (c *committer) remember(b *batch) {
+	if b.bytes > groupBytes {
+		c.recent = [2]map[key]write{}
+		return
+	}
+	c.recent = [2]map[key]write{b.writes, c.recent[0]}
 }
 
 func (r *request) run(t *tx) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store"
@@ -310,6 +311,93 @@ func TestRecordLimit(t *testing.T) {
 	}
 	wantKind(t, create(256<<10), agent.Invalid)
 	if err := create(255 << 10); err != nil {
+		t.Error(err)
+	}
+}
+
+// Callers who were answered together come back together: no batch goes with only the first of them, which would leave half of
+// the callers to each sync.
+func TestComeBack(t *testing.T) {
+	const writers, rounds = 64, 40
+	most := 0.0
+	for range 3 { // how many come is the scheduler's to say
+		sw := &switchboard{}
+		s := openStore(t, faultkv.New(memkv.New(), sw.at), t.TempDir(), nil)
+		addAgent(t, s, "a")
+		log := store.SessionLog(app, addSession(t, s, "a").ID)
+		sw.set(func(o faultkv.Op) faultkv.Fault {
+			if o.Kind != faultkv.Apply {
+				return faultkv.Fault{}
+			}
+			synced := make(chan struct{})
+			time.AfterFunc(time.Millisecond, func() { close(synced) })
+			return faultkv.Fault{Before: synced}
+		})
+		before := s.Stats()
+		var all sync.WaitGroup
+		for range writers {
+			all.Go(func() {
+				for range rounds {
+					if _, err := s.Append(t.Context(), log, events(1)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		now := s.Stats()
+		most = max(most, float64(now.Transactions-before.Transactions)/float64(now.Batches-before.Batches))
+		if most > 0.65*writers {
+			return
+		}
+	}
+	t.Errorf("a batch has %.0f transactions of %d writers", most, writers)
+}
+
+// What the newest two commits wrote is not read from the database again; what a failed one wrote is never seen.
+func TestReadsAgain(t *testing.T) {
+	s, db, sw, log := faulty(t)
+	other := store.SessionLog(app, addSession(t, s, "a").ID)
+	// reads returns how many reads of the database an append to l takes.
+	reads := func(l store.Log) int {
+		t.Helper()
+		before := db.Count(faultkv.Get)
+		if _, err := s.Append(t.Context(), l, events(1)); err != nil {
+			t.Fatal(err)
+		}
+		return db.Count(faultkv.Get) - before
+	}
+	const number, all = 1, 3 // the commit number; that, a log's head and its newest event
+	reads(log)
+	for _, step := range []struct {
+		what string
+		log  store.Log
+		want int
+	}{
+		{"the newest commit", log, number},
+		{"a log in neither, which has no event", other, number + 1},
+		{"the one before the newest", log, number},
+		{"the one before the newest", other, number},
+		{"the newest commit", other, number},
+		{"a commit before those", log, all},
+	} {
+		if got := reads(step.log); got != step.want {
+			t.Errorf("%s: %d reads, want %d", step.what, got, step.want)
+		}
+	}
+	sw.set(onApply(faultkv.Fault{Err: faultkv.ErrFault}))
+	if _, err := s.Append(t.Context(), log, events(1)); err == nil {
+		t.Fatal("a commit succeeded that did not happen")
+	}
+	sw.set(nil)
+	if got := reads(log); got != all {
+		t.Errorf("after a failed commit: %d reads, want %d", got, all)
+	}
+	if evs, err := s.Read(t.Context(), log, 0, 0); err != nil || len(evs) != 5 || evs[4].Seq != 5 {
+		t.Errorf("log has %d events, %v; want 5", len(evs), err)
+	}
+	if err := s.Verify(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -48,9 +48,11 @@ func seal(k key, payload []byte) []byte { return sealAt([]byte(k), payload) }
 
 // sealAt returns the value stored at k: version, CRC-32C of key and payload (little endian), payload.
 func sealAt(k, payload []byte) []byte {
-	v := make([]byte, recordHeader, recordHeader+len(payload))
-	v[0] = recordVersion
-	binary.LittleEndian.PutUint32(v[1:], checksum(k, payload))
+	return appendSealed(make([]byte, 0, recordHeader+len(payload)), k, payload)
+}
+
+func appendSealed(v, k, payload []byte) []byte {
+	v = binary.LittleEndian.AppendUint32(append(v, recordVersion), checksum(k, payload))
 	return append(v, payload...)
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/skep-dev/skep/store/kv"
@@ -58,22 +59,29 @@ type write struct {
 // batch is what the transactions of one commit have written so far, above the snapshot they all read.
 type batch struct {
 	snapshot
-	reads  map[key]write // small records that were read: many transactions look at the same ones
+	recent [2]map[key]write // what the commits before wrote, which the snapshot has: sooner found here
+	reads  map[key]write    // small records that were read: many transactions look at the same ones
 	writes map[key]write
 	order  []key // in the order of first writing
 	bytes  int
+	tx     *tx // the one that runs
 }
 
 // smallRecord is the most bytes of a record that a batch keeps for whoever reads it next.
 const smallRecord = 64
 
-func newBatch(r kv.Reader) *batch {
-	return &batch{snapshot: snapshot{r}, reads: map[key]write{}, writes: map[key]write{}}
+func newBatch(r kv.Reader, recent [2]map[key]write) *batch {
+	return &batch{snapshot: snapshot{r}, recent: recent, reads: map[key]write{}, writes: make(map[key]write, len(recent[0]))}
 }
 
 func (b *batch) get(k key) ([]byte, bool, error) {
 	if w, ok := b.reads[k]; ok {
 		return w.payload, !w.gone, nil
+	}
+	for _, known := range b.recent {
+		if w, ok := known[k]; ok {
+			return bytes.Clone(w.payload), !w.gone, nil // it outlives the batch, and what is read is the reader's to keep
+		}
 	}
 	payload, found, err := b.snapshot.get(k)
 	if err == nil && len(payload) <= smallRecord {
@@ -90,7 +98,15 @@ type tx struct {
 	bytes  int
 }
 
-func (b *batch) begin() *tx { return &tx{below: b, writes: map[key]write{}} }
+// begin returns an empty transaction, which ends the one before.
+func (b *batch) begin() *tx {
+	if b.tx == nil || len(b.tx.order) > 1000 { // a map that was large is slow to clear
+		b.tx = &tx{below: b, writes: map[key]write{}}
+	}
+	clear(b.tx.writes)
+	b.tx.order, b.tx.bytes = b.tx.order[:0], 0
+	return b.tx
+}
 
 func (t *tx) get(k key) ([]byte, bool, error) {
 	w, ok := t.writes[k]
@@ -131,14 +147,22 @@ func (b *batch) merge(t *tx) {
 	}
 }
 
+// changes returns the batch as the database takes it, in one piece of memory. Payloads are in there from now on, and no longer in
+// what a transaction's function has made.
 func (b *batch) changes() []kv.Change {
 	cs := make([]kv.Change, 0, len(b.order))
+	buf := make([]byte, 0, b.bytes)
 	for _, k := range b.order {
-		c := kv.Change{Key: []byte(k)}
+		from := len(buf)
+		buf = append(buf, k...)
+		c := kv.Change{Key: buf[from:len(buf):len(buf)]}
 		if w := b.writes[k]; w.gone {
 			c.Delete = true
 		} else {
-			c.Value = sealAt(c.Key, w.payload)
+			from = len(buf)
+			buf = appendSealed(buf, c.Key, w.payload)
+			c.Value = buf[from:len(buf):len(buf)]
+			b.writes[k] = write{payload: c.Value[recordHeader:]}
 		}
 		cs = append(cs, c)
 	}

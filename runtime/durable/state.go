@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
