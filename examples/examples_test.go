@@ -51,16 +51,41 @@ func (s skep) must(t *testing.T, args ...string) string {
 	return out
 }
 
-// start builds the binary and starts a server with it, which ends with the test.
+// binary builds skep, once for all tests.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "skep-examples-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	file := filepath.Join(dir, "skep")
+	if out, err := exec.Command("go", "build", "-o", file, "../cmd/skep").CombinedOutput(); err != nil {
+		return file, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return file, nil
+})
+
+var built string // the directory of the binary
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
+// start starts a server of a fresh build, which ends with the test.
 func start(t *testing.T, flags ...string) skep {
 	t.Helper()
 	readTree(t, "..")
+	file, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	s := skep{binary: filepath.Join(dir, "skep"), data: data, env: []string{"SKEP_DATA=" + data, "SKEP_URL=", "SKEP_TOKEN="}}
-	if out, err := exec.Command("go", "build", "-o", s.binary, "../cmd/skep").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	s := skep{binary: file, data: data, env: []string{"SKEP_DATA=" + data, "SKEP_URL=", "SKEP_TOKEN="}}
 	if cache := os.Getenv("SKEP_TEST_CACHE"); cache != "" { // compiled code, shared with other tests
 		if err := errors.Join(os.MkdirAll(data, 0o700), os.Symlink(cache, filepath.Join(data, "cache"))); err != nil {
 			t.Fatal(err)
@@ -156,6 +181,8 @@ func needs(t *testing.T, example string) {
 		_, err = os.Stat(compiler)
 	case "hello-python":
 		_, err = os.Stat(interpreter)
+	case "chromium":
+		_, err = exec.LookPath("chromium")
 	}
 	switch {
 	case err != nil && os.Getenv("CI") != "":

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"io"
 	"math/rand/v2"
 	goruntime "runtime"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/skep-dev/skep/host/cell"
 	"github.com/skep-dev/skep/host/extism"
 	"github.com/skep-dev/skep/host/fair"
+	"github.com/skep-dev/skep/host/python"
 	"github.com/skep-dev/skep/host/script"
 	"github.com/skep-dev/skep/host/wasi"
 )
@@ -36,7 +38,7 @@ type Options struct {
 	Python   string // file of the Python interpreter, see package python; "" when agents in Python are not to be run
 	Copy     bool   // copy images instead of mapping them
 	Images   int64  // bytes of images kept in memory; 0 means 1 GiB
-	Seed     []byte // secret, of the randomness that modules draw while their images are made, so that they draw the same each time; nil draws anew
+	Seed     []byte // secret, of the randomness that modules and Python draw while their images are made, so that it is the same each time; nil draws anew
 	Memory   int64  // bytes of memory that all cells may have together; 0 means no bound
 	Cells    int    // cells that may live at once for calls from outside; 0 means 256
 	Waiting  int    // calls that may wait for a cell, half of them of one app; 0 means four for each cell
@@ -102,6 +104,7 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 		return nil, errors.Join(err, h.cells.Close(ctx))
 	}
 	h.pythons.file = o.Python
+	h.pythons.opts = func() *python.Options { return &python.Options{Random: h.imagingRandom("python"), Now: imagingNow} }
 	return h, nil
 }
 
@@ -132,26 +135,30 @@ func (h *Host) load(ctx context.Context, who Who, src agent.Source, progress fun
 		if err != nil {
 			return nil, err
 		}
-		a, err := eng.Load(ctx, src, h.loadingEnv(who))
+		a, err := eng.Load(ctx, src, h.imagingEnv(who, src))
 		progress(Progress{Stage: "import", Done: total, Total: total})
 		return pythonGuest{a}, err
 	}
 	return nil, agent.Errorf(agent.Invalid, "code of an unknown kind")
 }
 
-// imaging is when modules are initialised: as for scripts it is always the same. Go takes a clock that stands at 0 for a broken one.
-var imaging = time.Unix(1, 0).UTC()
+// imagingNow is when images are made: as for scripts it is always the same. Go takes a clock that stands at 0 for a broken one.
+func imagingNow() time.Time { return time.Unix(1, 0).UTC() }
 
-// imagingEnv has a module initialise itself in the same way each time, so that a run that is played again in a cell of another image does
-// the same: Go, for one, orders its maps by what it drew then.
+// imagingEnv has code initialise itself in the same way each time, so that a run that is played again in a cell of another image does
+// the same: Go orders its maps by what it drew then, Python what is in its sets.
 func (h *Host) imagingEnv(who Who, src agent.Source) cell.Env {
 	env := h.loadingEnv(who)
-	env.Now = func() time.Time { return imaging }
-	if h.opts.Seed != nil {
-		digest := agent.DigestOf(src.Files[src.Main])
-		env.Random = rand.NewChaCha8(sha256.Sum256(append([]byte(digest), h.opts.Seed...)))
-	}
+	env.Now, env.Random = imagingNow, h.imagingRandom(string(agent.DigestOf(src.Files[src.Main])))
 	return env
+}
+
+// imagingRandom is nil, for the system's, where there is no seed.
+func (h *Host) imagingRandom(of string) io.Reader {
+	if h.opts.Seed == nil {
+		return nil
+	}
+	return rand.NewChaCha8(sha256.Sum256(append([]byte(of), h.opts.Seed...)))
 }
 
 func (h *Host) loadingEnv(who Who) cell.Env {

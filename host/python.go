@@ -13,6 +13,7 @@ import (
 // pythons makes the Python engine when the first agent needs it: that takes seconds when nothing is cached.
 type pythons struct {
 	file string
+	opts func() *python.Options
 
 	mu  sync.Mutex
 	eng *python.Engine
@@ -34,7 +35,7 @@ func (p *pythons) engine(ctx context.Context, cells *cell.Engine) (*python.Engin
 	if err != nil {
 		return nil, &agent.Error{Kind: agent.Unavailable, Msg: "the Python interpreter cannot be read", Err: err, Hint: python.Hint}
 	}
-	p.eng, err = python.New(ctx, cells, wasm)
+	p.eng, err = python.New(ctx, cells, wasm, p.opts())
 	return p.eng, err
 }
 

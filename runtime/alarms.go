@@ -328,6 +328,9 @@ func (f *firing) failed(ctx context.Context, err error) error {
 		return f.set(ctx, time.Now().Add(f.data.Retry.after(f.data.Attempt)))
 	}
 	dead := instance.Alarm{Name: deadAlarm + f.alarm.Name[len(authorAlarm):], At: never, Data: f.data.encode()}
+	if err := f.makeRoom(ctx); err != nil {
+		return err
+	}
 	if err := f.t.SetAlarm(ctx, instance.AlarmEdit{Alarm: dead}); err != nil {
 		return err
 	}
@@ -335,6 +338,24 @@ func (f *firing) failed(ctx context.Context, err error) error {
 		return err
 	}
 	return f.next(ctx)
+}
+
+// maxDead is how many dead letters an instance keeps, so that they never stand in the way of its alarms.
+const maxDead = 1000
+
+// makeRoom drops the dead letter that was due first, when there are as many as are kept.
+func (f *firing) makeRoom(ctx context.Context) error {
+	list, err := f.t.Alarms(ctx, deadAlarm, maxDead)
+	if err != nil || len(list) < maxDead || !strings.HasPrefix(list[maxDead-1].Name, deadAlarm) {
+		return err
+	}
+	oldest, due := "", time.Time{}
+	for _, a := range list {
+		if d, err := decodeAlarm(a); err == nil && (oldest == "" || d.Due.Before(due)) {
+			oldest, due = a.Name, d.Due
+		}
+	}
+	return f.t.SetAlarm(ctx, instance.AlarmEdit{Clear: true, Alarm: instance.Alarm{Name: oldest}})
 }
 
 // done tells that the alarm was dealt with, and sets the next time of one that repeats.

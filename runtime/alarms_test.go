@@ -188,3 +188,34 @@ func TestAlarmsRefused(t *testing.T) {
 		}
 	}
 }
+
+// An instance keeps the newest dead letters, and its alarms have room beside them.
+func TestDeadLettersAreBounded(t *testing.T) {
+	a := &alarmed{fail: map[string]int{}}
+	inBubble(t, a, func(t *testing.T, r *rig) {
+		const most = 1000
+		for i := range most + 2 {
+			a.fail[fmt.Sprintf(`"%d"`, i)] = 1
+			r.mustCall("k", "set", fmt.Sprintf(`{"name":"%d","method":"note","payload":"%d","delay":%d,"retry":{"attempts":1}}`, i, i, 1000+i))
+		}
+		wait(time.Minute)
+		dead := 0
+		for after := ""; ; {
+			list, next, err := r.Alarms(t.Context(), app, "a", "k", after, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range list {
+				if dead++; !x.Dead || x.Name == "0" || x.Name == "1" {
+					t.Errorf("%+v", x)
+				}
+			}
+			if after = next; next == "" {
+				break
+			}
+		}
+		if dead != most {
+			t.Errorf("%d dead letters are kept", dead)
+		}
+	})
+}

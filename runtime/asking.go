@@ -322,7 +322,8 @@ func (x *execution) insideTurn(ctx context.Context, door host.Calls, n uint64, a
 	defer x.gate.Unlock()
 	t, err := x.theTurn(ctx)
 	if err == nil {
-		err = t.MakeRoom(ctx, insideRoom, roomBytes)
+		parts, bytes := x.held()
+		err = t.MakeRoom(ctx, insideRoom+parts, max(roomBytes, len(in))+bytes)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -545,44 +546,6 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 		}
 	}
 	return out, err
-}
-
-// track counts the exchanges whose bodies the code has not read to their end: they do not outlive the cell.
-func (x *execution) track(name string, in []byte, f *flight) {
-	if f.err != nil {
-		return
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	switch name {
-	case abi.CallHTTPOpen:
-		if head, ok := openHead(f.out); ok {
-			x.open[head.ID] = true
-		}
-	case abi.CallHTTPRead:
-		if last, _, err := abi.SplitHTTPRead(f.out); err == nil && last && len(in) >= 4 {
-			if id, err := abi.SplitHTTPID(in[:4]); err == nil {
-				delete(x.open, id)
-			}
-		}
-	}
-}
-
-func (x *execution) closed(in []byte) {
-	if id, err := abi.SplitHTTPID(in); err == nil {
-		x.mu.Lock()
-		delete(x.open, id)
-		x.mu.Unlock()
-	}
-}
-
-// openHead returns the head of a response whose body goes on.
-func openHead(out []byte) (head abi.HTTPHead, ok bool) {
-	text, _, err := abi.SplitHTTPHead(out)
-	if err != nil || json.Unmarshal(text, &head) != nil {
-		return head, false
-	}
-	return head, !head.End && head.ID != 0
 }
 
 // poke tells those who wait that something has come.

@@ -25,6 +25,14 @@ export async function much() {
 	emit("stored");
 	return [failed, stored, await storage.get("before"), await storage.get("k7"), (await storage.get("k4")).length];
 }
+export async function loud() {
+	await storage.batch(many(5));
+	for (let i = 0; i < 100; i++) emit("loud", "x".repeat(6000));
+	await storage.batch(many(5));
+	for (let i = 0; i < 60; i++) emit("loud", "x".repeat(6000));
+	await storage.batch(many(5));
+	return "stored";
+}
 export async function kept() { await storage.batch(many(8)); return "stored"; }
 export async function held() {
 	const e = await waitForEvent("first");
@@ -47,6 +55,9 @@ func TestRunStoresMuch(t *testing.T) {
 	want := `["exhausted: the edits have 1040632 bytes, and in a run up to 699050 are made at once","stored",1,null,130048]`
 	if got := w.output(w.begin("much", "null")); got != want {
 		t.Errorf("output %s, want %s", got, want)
+	}
+	if got := w.output(w.begin("loud", "null")); got != `"stored"` && got != "stored" {
+		t.Errorf("with many events beside: %s", got)
 	}
 	res, err := w.CallInstance(t.Context(), app, runtime.InstanceCall{Agent: "a", Key: "other", Function: "kept"})
 	if err != nil || string(res.Output.Body) != "stored" {

@@ -246,6 +246,6 @@ func (s placeState) Set(ctx context.Context, in abi.SharedSet) (int64, error) {
 	if s.p.socket != nil && s.p.socket.sets {
 		source = s.p.socket.conn
 	}
-	in.State = s.secrets.Bytes(in.State)
+	in.State = abi.Raw(cleanJSON(s.secrets, json.RawMessage(in.State)))
 	return s.r.sharingOf(t).set(ctx, in, source)
 }

@@ -225,7 +225,7 @@ func (x *execution) room(ctx context.Context) error {
 	}
 	x.gate.Lock()
 	defer x.gate.Unlock()
-	if x.turn != nil && !x.fuller(instance.MaxOps*3/4, instance.MaxBytes*2/3) {
+	if parts, bytes := x.held(); x.turn != nil && x.turn.Fits(parts, bytes) {
 		return nil
 	}
 	return x.commit(ctx)
@@ -236,6 +236,13 @@ func (x *execution) fuller(events, bytes int) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.events) >= events || x.bytes >= bytes
+}
+
+// held is how many parts wait to be committed beside those of the turn, and their bytes. Many entries of the journal are one.
+func (x *execution) held() (parts, bytes int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.events) + 1 + x.bytes/journal.MaxInline, x.bytes
 }
 
 // flushSoon has events committed soon, so that those who listen see them while the code runs or waits.

@@ -399,36 +399,6 @@ func (x *execution) bringHome(n uint64, a *asked, f *flight) {
 	}
 }
 
-// whole reads the body of a response to its end, as there is no cell any more to do so.
-func (x *execution) whole(out []byte) ([]byte, error) {
-	head, goesOn := openHead(out)
-	if !goesOn {
-		return out, nil
-	}
-	_, body, err := abi.SplitHTTPHead(out)
-	if err != nil {
-		return nil, err
-	}
-	body = append([]byte(nil), body...)
-	most := x.rec.agent.Limits.Or(x.r.opts.Limits).Input
-	for last := false; !last; {
-		var piece []byte
-		piece, err = x.door(x.ctx, abi.CallHTTPRead, abi.AppendHTTPID(nil, head.ID))
-		if err == nil {
-			last, piece, err = abi.SplitHTTPRead(piece)
-		}
-		if body = append(body, piece...); err == nil && int64(len(body)) > most {
-			err = agent.Exceeded(agent.LimitHTTP, "the response has more than %d bytes", most)
-		}
-		if err != nil {
-			_, _ = x.door(x.ctx, abi.CallHTTPClose, abi.AppendHTTPID(nil, head.ID))
-			return nil, err
-		}
-	}
-	head.ID, head.End = 0, true
-	return abi.AppendHTTPHead(nil, head, body)
-}
-
 // call runs the code, from its beginning or from where it was.
 func (x *execution) call(ctx context.Context, c host.Call) (host.Result, error) {
 	x.ctx, x.door = ctx, c.Calls

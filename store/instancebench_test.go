@@ -22,7 +22,7 @@ import (
 // its own instance. Beside it stands BenchmarkCommit, which only appends such an event.
 func BenchmarkInstance(b *testing.B) {
 	for _, kind := range []string{"badger", "pebble", "mem"} {
-		for _, writers := range []int{1, 64} {
+		for _, writers := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s/%d", kind, writers), func(b *testing.B) {
 				dir := b.TempDir()
 				var db kv.DB = memkv.New()

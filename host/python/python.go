@@ -2,7 +2,7 @@
 // part of the program.
 //
 // The interpreter is a WASI command, and a command's state is on its stack. So it is started once, with a program
-// (guest/boot.py) that ends by exiting in the middle of a call: what its memory is then, together with its stack pointer,
+// (guest/boot.py and the files beside it) that ends by exiting in the middle of a call: what its memory is then, together with its stack pointer,
 // becomes the base image. In a copy of it the host calls the interpreter's own function for running a string, as a C function
 // beneath that program might have done. From there on Python agents are like scripts: an agent's image is the base with its
 // module imported, and each call gets a copy of its own.
@@ -12,14 +12,33 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"io"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host/cell"
 	"github.com/skep-dev/skep/host/wasi"
 )
 
-//go:embed guest/boot.py
-var boot string
+// The program, in order.
+var (
+	//go:embed guest/boot.py
+	bootPy string
+	//go:embed guest/skep.py
+	skepPy string
+	//go:embed guest/durable.py
+	durablePy string
+	//go:embed guest/turn.py
+	turnPy string
+)
+
+// Options adjusts an Engine. The zero value is the default.
+type Options struct {
+	// Random is what the interpreter draws from when it starts, the order of its sets above all: a run that is played again in another
+	// process needs it to be the same there. nil means the system's randomness.
+	Random io.Reader
+	Now    func() time.Time // the time then; nil means the system's
+}
 
 // Engine loads and runs agents. It is safe for concurrent use.
 type Engine struct {
@@ -30,7 +49,10 @@ type Engine struct {
 
 // New compiles the interpreter, which takes seconds the first time, and starts it once. wasm is checked as by CheckFile. The
 // cells must have been made with package wasi. Close the engine.
-func New(ctx context.Context, cells *cell.Engine, wasm []byte) (_ *Engine, err error) {
+func New(ctx context.Context, cells *cell.Engine, wasm []byte, o *Options) (_ *Engine, err error) {
+	if o == nil {
+		o = &Options{}
+	}
 	if err := CheckFile(wasm); err != nil {
 		return nil, err
 	}
@@ -41,9 +63,10 @@ func New(ctx context.Context, cells *cell.Engine, wasm []byte) (_ *Engine, err e
 	if e.code, err = cells.Compile(ctx, wasm, wasi.Module); err != nil {
 		return nil, agent.Wrap(agent.Internal, err, "compile the Python interpreter")
 	}
-	e.base, err = cells.NewImage(ctx, e.code, cell.Env{Limits: agent.MaxLimits()}, func(_ context.Context, c *cell.Cell) error {
+	env := cell.Env{Limits: agent.MaxLimits(), Random: o.Random, Now: o.Now}
+	e.base, err = cells.NewImage(ctx, e.code, env, func(_ context.Context, c *cell.Cell) error {
 		d := &bootDevice{}
-		c.Guest = &program{wasi.State{Args: []string{"python", "-I", "-S", "-B", "-X", "utf8", "-c", boot}, Device: d}}
+		c.Guest = &program{wasi.State{Args: []string{"python", "-I", "-S", "-B", "-X", "utf8", "-c", bootPy + skepPy + durablePy + turnPy}, Device: d}}
 		_, err := c.Call("_start")
 		var exit *cell.Exit
 		if !errors.As(err, &exit) || d.command == 0 {

@@ -50,7 +50,7 @@ func engine(t testing.TB) *Engine {
 			shared.err = err
 			return
 		}
-		shared.eng, shared.err = New(ctx, cells, wasm)
+		shared.eng, shared.err = New(ctx, cells, wasm, nil)
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)

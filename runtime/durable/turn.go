@@ -191,6 +191,17 @@ func (t *Turn) Gather(f func(*instance.Batch)) {
 	t.gather = f
 }
 
+// Fits reports whether so many parts more, of so many bytes, fit in one commit with what is there.
+func (t *Turn) Fits(parts, bytes int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fits(parts, bytes)
+}
+
+func (t *Turn) fits(parts, bytes int) bool {
+	return t.ops()+parts <= manyOps && t.bytes+bytes <= manyBytes
+}
+
 // MakeRoom commits what is there unless so many parts more, of so many bytes, fit in one commit with it: what is then added is not
 // divided.
 func (t *Turn) MakeRoom(ctx context.Context, parts, bytes int) error {
@@ -232,7 +243,7 @@ func (t *Turn) add(ctx context.Context, size int, part func()) error {
 
 // makeRoom commits what is there when a few parts more would be too much for one commit.
 func (t *Turn) makeRoom(ctx context.Context, parts, size int) error {
-	if t.ops()+parts <= manyOps && t.bytes+size <= manyBytes {
+	if t.fits(parts, size) {
 		return nil
 	}
 	return t.commit(ctx)

@@ -1,7 +1,8 @@
 """What an agent in Python asks of its host. The server has this module built in; this file is for editors."""
 
-from collections.abc import Awaitable, Coroutine, Generator, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
 
 config: Final[Mapping[str, str]]
 """Plain settings of the agent, set when it was created. They are never secrets, and empty while the module loads."""
@@ -21,9 +22,12 @@ class CallError(Exception):
     """What to do about it, in a sentence; may be empty."""
 
 class Call:
-    """A call of another agent that has not been made yet: await it, or give it to batch or gather."""
+    """A call of another agent, or with a key of its instance, that has not been made yet: await it, or give it to batch or gather.
+    See agent and child for send and child."""
 
-    def __init__(self, agent: str, function: str, input: Any = None) -> None: ...
+    def __init__(
+        self, agent: str, function: str, input: Any = None, *, key: str = "", child: bool = False, send: bool = False
+    ) -> None: ...
     def __await__(self) -> Generator[Any, Any, Any]: ...
 
 def call(agent: str, function: str, input: Any = None) -> Any:
@@ -71,7 +75,7 @@ def secret(name: str) -> str:
     secret can have."""
 
 class Entry:
-    """A key of the agent's state with its value and its version."""
+    """A key of a state with its value and its version."""
 
     key: str
     value: Any
@@ -104,6 +108,181 @@ class _KV:
 
 kv: Final[_KV]
 """Key-value state of the agent's own, which must have been granted: JSON values, str, and bytes. What was set is durable."""
+
+storage: Final[_KV]
+"""The instance's own keys and values. What is set is part of the turn: it is stored when the turn ends, and not when it raises."""
+
+class Self:
+    """Who the code is that runs."""
+
+    agent: str
+    key: str
+    """Of the instance; empty in a call that belongs to none."""
+    session: str
+    run: str
+    """Empty when the call is no run."""
+    version: str
+    """Digest of the code."""
+
+    def __init__(self, agent: str = "", key: str = "", session: str = "", run: str = "", version: str = "") -> None: ...
+
+def self() -> Self:
+    """Returns who the code is that runs."""
+
+class Rows(list[dict[str, Any]]):
+    """What a statement returned: a dict for each row, by column."""
+
+    changes: int
+    """Rows that it inserted, changed or deleted."""
+
+def sql(query: str, *params: None | int | float | str | bytes) -> Rows:
+    """Runs a statement of SQLite over the instance's own data, as part of the turn. Parameters stand for the ? in it. Several
+    statements without parameters may be separated by semicolons."""
+
+class _Shared:
+    def get(self, default: Any = None) -> Any:
+        """Returns the state, or default when it was never set."""
+
+    def version(self) -> int:
+        """Returns its version: 0 when it was never set."""
+
+    def set(self, value: Any, if_version: int | None = None) -> int:
+        """Sets the state, up to 1 MiB of JSON, and returns its new version. Raises a CallError of kind "conflict" when it has another
+        version than if_version."""
+
+shared: Final[_Shared]
+"""The state that clients of the instance see, when the turn is stored."""
+
+class Alarm:
+    """An alarm that is set, or that failed for the last time (dead). Times are seconds, at since 1970."""
+
+    name: str
+    method: str
+    payload: Any
+    at: float
+    every: float
+    cron: str
+    zone: str
+    attempt: int
+    """Attempts that failed."""
+    dead: bool
+    error: str
+
+    def __init__(self, wire: Mapping[str, Any]) -> None: ...
+
+_Duration = int | float | timedelta  # seconds, or a timedelta
+
+def schedule(
+    when: _Duration | datetime | str | None = None,
+    method: str = "",
+    payload: Any = None,
+    *,
+    name: str = "",
+    every: _Duration | None = None,
+    zone: str = "",
+    overlap: str = "",
+    missed: str = "",
+    attempts: int = 0,
+    delay: _Duration | None = None,
+    keep: bool = False,
+) -> Alarm:
+    """Has a function of the main file called later with payload; on_alarm when method names none. when is a delay, a datetime or a cron
+    line in zone, an IANA name, or else every says how often. An alarm of the same name is replaced, unless keep is set; without a name,
+    the same method, time and payload are set once. A call that fails is made again, up to attempts in all (6 unless given), after delay
+    (2 s) and twice as long each time. For cron and every: overlap is "skip" or "queue", missed "once", "skip" or "all"."""
+
+def alarms() -> list[Alarm]:
+    """Lists the instance's alarms in the order of their names."""
+
+def cancel_alarm(name: str) -> bool:
+    """Takes an alarm back, and returns whether it was there."""
+
+def sleep(duration: _Duration) -> None:
+    """Waits, for a second or a year. Only a run can."""
+
+def sleep_until(when: datetime) -> None:
+    """Waits until a time, unless it has passed. Only a run can."""
+
+def wait_for_event(type: str, timeout: _Duration | None = None) -> Any:
+    """Waits until an event of that type is sent to the run, and returns what came with it. Raises a TimeoutError after timeout. Only a
+    run can."""
+
+class PermanentError(Exception):
+    """Raise it in a step that no further attempt would mend."""
+
+_T = TypeVar("_T")
+
+def step(
+    name: str,
+    fn: Callable[[], _T],
+    *,
+    retries: int = 0,
+    delay: _Duration = 10,
+    timeout: _Duration | None = None,
+    rollback: Callable[[_T], Any] | None = None,
+) -> _T:
+    """Does a part of a run under a name, which shows in its events, and returns what fn returns; an async fn is run to its end. What
+    raises is tried again, retries times, after delay and twice as long each time, unless it raises a PermanentError. An attempt that took
+    longer than timeout has failed when it returns. When the run fails or is terminated later, rollback gets what fn returned, the latest
+    step first. The second step of one name is "name#2"."""
+
+class Run:
+    """A run that was started by start_run."""
+
+    id: str
+    session: str
+
+    def __init__(self, id: str, session: str) -> None: ...
+    def result(self) -> Any:
+        """Waits until the run has ended, and returns what it returned. Raises a CallError when it failed. Only a run can."""
+
+def start_run(function: str, input: Any = None, *, agent: str = "", key: str = "") -> Run:
+    """Begins a run of a function, in the caller's own instance unless another is named. It is begun once, also on replay."""
+
+class _Agent:
+    def __getattr__(self, function: str) -> Callable[..., Any]: ...
+
+def agent(name: str, key: str = "", *, send: bool = False) -> _Agent:
+    """Names another agent, or with a key its instance: agent("room", "lobby").say("hello") calls it and returns what it returns. With
+    send the call is a message: it leaves with the turn, takes effect once, and returns None."""
+
+def child(agent: str, key: str, *, send: bool = False) -> _Agent:
+    """Names an instance that is the caller's own: made by its first call, and ended with the caller's instance."""
+
+def delete_child(agent: str, key: str) -> None:
+    """Ends an instance that is the caller's own."""
+
+def outside(fn: Callable[[], _T]) -> _T:
+    """Commits what the turn has changed, and lets other turns of the instance go first while fn runs, which is for what is slow. fn cannot
+    reach what belongs to the instance. In runs, alarms and messages it only calls fn."""
+
+class Socket:
+    """A connection of a client, as sockets() lists them, or as Socket(event["socket"]) of what the handlers on_connect,
+    on_socket_message (text or base64) and on_close (code, reason) get. What is sent leaves when the turn is stored."""
+
+    id: str
+    tags: list[str]
+    attachment: Any
+    url: str
+    """That it was opened with, in on_connect; header has its headers, but for credentials."""
+    header: list[list[str]]
+
+    def __init__(self, wire: Mapping[str, Any]) -> None: ...
+    def send(self, data: Any) -> None:
+        """Sends str as text, bytes as they are, anything else as JSON."""
+
+    def close(self, code: int = 1000, reason: str = "") -> None: ...
+    def attach(self, value: Any) -> None:
+        """Keeps up to 16 KiB of JSON with the connection."""
+
+    def tag(self, *tags: str) -> None:
+        """Gives the connection up to 10 tags, in place of those before."""
+
+def sockets(tag: str = "") -> list[Socket]:
+    """Lists the connections that have a tag, or all."""
+
+def broadcast(data: Any, *, tag: str = "", without: Iterable[str] = ()) -> None:
+    """Sends a frame to all connections, or to those that have a tag, but not to the ids of without."""
 
 class _Log:
     def debug(self, *values: object) -> None: ...

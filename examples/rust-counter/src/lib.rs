@@ -2,13 +2,14 @@
 
 use std::time::UNIX_EPOCH;
 
-use skep::{alarm, storage, Result, Value};
+use skep::{alarm, object, socket, storage, Result, Value};
 
-skep::export! { add total days on_start on_alarm }
+skep::export! { add total days on_start on_alarm on_connect on_socket_message on_close }
 
-/// Runs when a counter is made: an alarm closes each of its days.
+/// Runs when a counter is made: an alarm closes each of its days, at midnight or by the cron line of the setting `closes`.
 fn on_start(_: ()) -> Result<()> {
-    alarm::cron("@daily", "UTC").name("midnight").set()?;
+    let closes = skep::config("closes").unwrap_or("@daily".to_string());
+    alarm::cron(&closes, "UTC").name("midnight").set()?;
     Ok(())
 }
 
@@ -16,7 +17,24 @@ fn on_start(_: ()) -> Result<()> {
 fn add(n: i64) -> Result<i64> {
     let sum = now()?.checked_add(n).ok_or("the counter cannot count that far")?;
     storage::set("sum", sum)?;
+    socket::broadcast(sum.to_string(), "", &[])?; // to all who watch, once it is stored
     Ok(sum)
+}
+
+/// Tells whoever connects the sum of today so far.
+fn on_connect(e: socket::Event) -> Result<()> {
+    e.socket.send(now()?.to_string())
+}
+
+/// Adds the number that a client sends.
+fn on_socket_message(e: socket::Event) -> Result<()> {
+    add(e.text().unwrap_or("").trim().parse()?)?;
+    Ok(())
+}
+
+/// Writes down that a client has gone.
+fn on_close(e: socket::Event) -> Result<()> {
+    skep::emit("left", object! { "code": e.code, "watch": socket::list("")?.len() as i64 })
 }
 
 /// Returns the sum of today so far.
@@ -38,9 +56,10 @@ fn days(_: ()) -> Result<Value> {
 fn on_alarm(_: ()) -> Result<()> {
     let hours = skep::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 3600;
     let ended = (hours + 12) / 24 - 1; // an alarm may be some hours late
-    storage::set(&format!("day/{:06}", ended), now()?)?;
+    let sum = now()?;
+    storage::set(&format!("day/{:06}", ended), sum)?;
     storage::set("sum", 0)?;
-    Ok(())
+    skep::emit("closed", object! { "sum": sum })
 }
 
 fn now() -> Result<i64> {
@@ -68,6 +87,14 @@ mod tests {
         assert_eq!(host.call::<_, _, _, i64>(add, 3i64), Ok(5));
         assert!(host.call::<_, _, _, i64>(add, i64::MAX).is_err());
         assert_eq!(host.call::<_, _, _, i64>(total, ()), Ok(5));
+    }
+
+    #[test]
+    fn tells_who_watches() {
+        let mut host = counter();
+        host.connect("c1", &[]);
+        host.call::<_, _, _, i64>(add, 2i64).unwrap();
+        assert_eq!(host.frames.len(), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-// Command replayed is an agent whose runs depend on what Go draws at random: they go on only where that is the same again.
+// Command replayed is an agent whose runs depend on what Go draws at random: they proceed only where that is the same again.
 package main
 
 import (
@@ -45,12 +45,18 @@ func draw() (d drawn) {
 func order() int32 {
 	return skep.Do(func(struct{}) (out [2]drawn, err error) {
 		out[0] = draw()
+		if _, err := skep.Step("mark", nil, func() (struct{}, error) { return struct{}{}, skep.Emit("drawn", nil) }); err != nil {
+			return out, err
+		}
+		if _, err := skep.Storage.Set("time", skep.Now().UnixNano()); err != nil { // where marks and events move no clock, this repeats
+			return out, err
+		}
 		for _, i := range out[0].Map {
 			if _, err := skep.Storage.Set("drawn/"+strconv.Itoa(i), out[0].Rand[i%40]); err != nil {
 				return out, err
 			}
 		}
-		if _, err := skep.WaitForEvent[struct{}]("go on", 0); err != nil {
+		if _, err := skep.WaitForEvent[struct{}]("proceed", 0); err != nil {
 			return out, err
 		}
 		out[1] = draw()
