@@ -25,6 +25,7 @@ func TestChatRoomInBrowser(t *testing.T) {
 		t.Skip("starts the server and a browser")
 	}
 	needs(t, "chromium")
+	t.Parallel()
 	readTree(t, "..")
 	web := httptest.NewServer(http.FileServer(http.Dir("..")))
 	defer web.Close()

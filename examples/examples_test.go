@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -308,8 +309,11 @@ func TestPlanner(t *testing.T) {
 		}
 	}
 	want := []string{
-		"research tea started", "research cake started", "research tea done", "research cake done",
+		"research tea started", "research cake started", "research cake done", "research tea done",
 		"compare started", "compare done", "write it up started", "write it up done",
+	}
+	if len(states) > 4 {
+		slices.Sort(states[2:4]) // they take as long as each other
 	}
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)

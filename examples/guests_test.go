@@ -77,6 +77,7 @@ func TestGuests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts the server")
 	}
+	t.Parallel()
 	for _, isolation := range []string{"inline", "process"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +122,7 @@ func (s skep) goWorkflow(t *testing.T) {
 	tree := s.must(t, "inspect", run)
 	for _, line := range []string{
 		`step reserve`, `storage\.get`, `storage\.batch`, `wait for event approval`, `event approval`, `step charge`, `agent payments\.charge .*\(once\)`,
-		`wait for \d{4}-`, `step ship`, `agent warehouse\.ship`, `life 3`,
+		`wait for 2\.592s`, `step ship`, `agent warehouse\.ship`, `life 3`,
 	} {
 		if !regexp.MustCompile(`─ .*` + line).MatchString(tree) {
 			t.Errorf("no line with %s:\n%s", line, tree)
@@ -277,7 +278,7 @@ func gets(t *testing.T, frames <-chan string, want string) {
 func (s skep) rustCounter(t *testing.T) {
 	needs(t, "hello-rust")
 	s.must(t, "push", "rust-counter", "--agent", "counter")
-	closes := time.Now().UTC().Add(5 * time.Second)
+	closes := time.Now().UTC().Add(8 * time.Second)
 	s.must(t, "agent", "update", "counter", "--config", closes.Format("closes=5 4 15 2 1 *"))
 	frames := make(chan string, 10)
 	next := func(want string) { t.Helper(); gets(t, frames, want) }

@@ -235,6 +235,9 @@ func (x *execution) deliver(e journal.Entry) {
 	}
 	x.appendLocked(e)
 	delete(x.asked, e.Call)
+	if e.Name == abi.CallSleep {
+		x.pokeLocked() // the next may end
+	}
 }
 
 // delivered is told of what the code of a script gets.

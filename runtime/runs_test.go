@@ -382,3 +382,21 @@ func TestManyRunsWait(t *testing.T) {
 		}
 	}
 }
+
+// Sleeps that are begun in order end in order, and one that was given up holds nobody up.
+func TestSleepsEndInOrder(t *testing.T) {
+	w := newWorld(t, `
+		import { sleep, step } from "skep";
+		export async function run() {
+			const ended = [];
+			await step("quick", { timeout: 200 }, () => sleep(1));
+			await Promise.all([30, 30, 20, 30, 250, 10].map((ms, i) => sleep(ms).then(() => ended.push(i))));
+			return ended;
+		}`, nil)
+	w.start()
+	for range 5 {
+		if got := w.output(w.begin("run", "null")); got != "[5,2,0,1,3,4]" {
+			t.Errorf("ended in the order %s", got)
+		}
+	}
+}

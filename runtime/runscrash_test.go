@@ -162,10 +162,14 @@ func (c *city) process(o runtime.Options, plan func(faultkv.Op) faultkv.Fault) *
 	p.stop = sync.OnceFunc(func() {
 		cancel()
 		select {
-		case <-p.dead: // it tries for a while to reach what it cannot any more
+		case <-p.dead:
 			m.kill()
 		default:
-			running.Wait()
+		}
+		began := time.Now()
+		running.Wait() // which ends soon also when the store is dead
+		if took := time.Since(began); took > 8*time.Second {
+			c.t.Errorf("the process took %s to stop", took)
 		}
 		_ = st.Close()
 	})

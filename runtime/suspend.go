@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/skep-dev/skep/abi"
@@ -151,6 +152,7 @@ func (x *execution) examine(p host.Pending) (stay bool, starts []uint64) {
 	if x.since.IsZero() {
 		x.since = time.Now()
 	}
+	x.forgetSleeps(p)
 	for i, c := range p.Calls {
 		a := x.asked[c.ID]
 		if a == nil {
@@ -175,6 +177,17 @@ func (x *execution) examine(p host.Pending) (stay bool, starts []uint64) {
 		}
 	}
 	return stay, starts
+}
+
+// forgetSleeps drops sleeps that the code has given up, which would hold up others that end after them. The caller holds mu.
+func (x *execution) forgetSleeps(p host.Pending) {
+	for n, a := range x.asked {
+		given := func(c host.PendingCall) bool { return c.ID == n }
+		if a.name == abi.CallSleep && !slices.ContainsFunc(p.Calls, given) {
+			delete(x.asked, n)
+			x.pokeLocked()
+		}
+	}
 }
 
 // park decides whether the cell is given up. What returns from then on goes to the journal, and not to the code. The caller holds gate.

@@ -266,7 +266,7 @@ func (x *execution) satisfied(ctx context.Context, n uint64, a *asked) (out []by
 	defer x.mu.Unlock()
 	switch a.name {
 	case abi.CallSleep:
-		if c != nil && !time.Now().Before(c.Until) {
+		if c != nil && !time.Now().Before(c.Until) && !x.sleepsBefore(n, c.Until) {
 			a.returned = true
 			return nil, nil, true
 		}
@@ -285,6 +285,20 @@ func (x *execution) satisfied(ctx context.Context, n uint64, a *asked) (out []by
 		}
 	}
 	return nil, nil, false
+}
+
+// sleepsBefore reports whether the code has yet to get the end of a sleep that ends before this one, or was begun before it: they end in
+// order. The caller holds mu.
+func (x *execution) sleepsBefore(n uint64, until time.Time) bool {
+	for m, a := range x.asked {
+		if m == n || a.name != abi.CallSleep {
+			continue
+		}
+		if c := x.view.Calls[m]; c != nil && (c.Until.Before(until) || c.Until.Equal(until) && m < n) && !c.Until.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // pendingLocked reports whether a call that waits would get an answer now.

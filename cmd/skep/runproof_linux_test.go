@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -139,7 +141,8 @@ func (s *served) skep(args ...string) string {
 	return string(out)
 }
 
-// killWorkers kills the processes that the server runs cells in.
+// killWorkers kills the processes that the server runs cells in, and waits until it has noticed: what is sent to one that is dead is lost
+// with it, too.
 func (s *served) killWorkers() {
 	s.t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.cmd.Process.Pid))
@@ -157,12 +160,28 @@ func (s *served) killWorkers() {
 			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.HasSuffix(line, []byte("\x00"+workerVerb+"\x00")) {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err == nil {
 					killed++
+					reaped(s.t, pid)
 				}
 			}
 		}
 	}
 	if killed == 0 {
 		s.t.Fatal("the server has no worker")
+	}
+}
+
+// reaped returns once a process that was killed has been waited for.
+func reaped(t *testing.T, pid int) {
+	t.Helper()
+	for tick := time.Tick(time.Millisecond); ; {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		select {
+		case <-tick:
+		case <-t.Context().Done():
+			t.Fatal("a process that was killed is still there")
+		}
 	}
 }
 
