@@ -22,15 +22,15 @@ func Brief(name string, in []byte) string {
 	if !ok {
 		s = rawBrief(in)
 	}
-	if len(s) <= MaxBrief {
-		return strings.ToValidUTF8(s, "\uFFFD")
+	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= MaxBrief { // after that, for it may be longer
+		return s
 	}
 	const more = "..."
 	end := MaxBrief - len(more)
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}
-	return strings.ToValidUTF8(s[:end], "?") + more // and not U+FFFD, which is longer than what it stands for
+	return s[:end] + more
 }
 
 // rawBrief is of what has no form of its own here.
