@@ -17,6 +17,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/egress"
+	"github.com/skep-dev/skep/host/fair"
 	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/plugins"
 	"github.com/skep-dev/skep/runtime/durable"
@@ -73,6 +74,7 @@ type Runtime struct {
 	feeds    *feeds
 	logbook  *logbook
 	keeper   *durable.Keeper
+	begins   *fair.Gate   // turns
 	underWay sync.Map     // of namedCall: those that have left their turn
 	sqlHeld  atomic.Int64 // bytes of the SQL of instances that have no turn
 	sockets  *sockets.Hub
@@ -127,6 +129,7 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	r.records.changing.seed = maphash.MakeSeed()
 	r.feeds = newFeeds(st, opts.Window)
 	r.sockets = sockets.New(nil)
+	r.begins = fair.New(briefPlaces*goruntime.GOMAXPROCS(0), &fair.Options{Waiting: briefLine, What: "a turn"})
 	r.keeper = durable.New(st.Instances(), &durable.Options{
 		Log: opts.Log, Waiting: opts.Queue, Committed: r.committed, Alarm: r.alarm, Receive: r.receive, Refused: r.refusedMessage,
 	})

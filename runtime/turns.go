@@ -6,12 +6,14 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/host/fair"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/instance"
@@ -206,14 +208,41 @@ func (r *Runtime) runIn(ctx context.Context, t *durable.Turn, w work, at *place)
 	at.socket = w.socket
 	j.function, j.input, j.depth, j.place = w.function, w.input, w.depth, at
 	j.sinks = r.turnSinks(at, w.rec.agent)
+	leave, err := r.brief(ctx, &j)
+	if err != nil {
+		return host.Result{}, err
+	}
+	defer leave()
 	var res host.Result
-	err := r.inCell(ctx, j, func(ctx context.Context, c host.Call) (agent.Usage, error) {
+	err = r.inCell(ctx, j, func(ctx context.Context, c host.Call) (agent.Usage, error) {
 		var err error
 		res, err = r.cells.Call(ctx, c)
 		res.Output.Body = j.secrets.Bytes(res.Output.Body)
 		return res.Usage, err
 	})
 	return res, err
+}
+
+// Most turns are over in less than a millisecond of computing. A few of them at a time find their memory in the processors' caches, many do
+// not, and each costs twice as much. So few are begun at once; one that is not over soon gives its place away and goes on.
+const (
+	briefPlaces = 2 // for each processor
+	briefTime   = 5 * time.Millisecond
+	briefLine   = 1 << 16
+)
+
+// brief waits for a place among the turns that are begun. Calls from within turns have their caller's.
+func (r *Runtime) brief(ctx context.Context, j *job) (leave func(), err error) {
+	if j.depth > 0 {
+		return func() {}, nil
+	}
+	give, err := r.begins.Enter(ctx, fair.Who{App: j.App, Agent: j.Agent, Weight: j.weight})
+	if err != nil {
+		return nil, err
+	}
+	once := sync.OnceFunc(give)
+	timer := time.AfterFunc(briefTime, once)
+	return func() { timer.Stop(); once() }, nil
 }
 
 // turnSinks are where a cell's output goes in a turn: events are the instance's own, and leave with the commit; console output is its

@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"vault/kek/kektest": {},
 
 	"plugins":             {"agent"},
-	"runtime":             {"abi", "agent", "host", "host/egress", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "vault/inject", "vault/scrub"},
+	"runtime":             {"abi", "agent", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "vault/inject", "vault/scrub"},
 	"runtime/durable":     {"agent", "store/instance"},
 	"runtime/schedule":    {"agent"},
 	"runtime/journal":     {"abi", "agent", "host", "store/instance"},

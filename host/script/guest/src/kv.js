@@ -41,7 +41,7 @@ export function keyed(what, send) {
     try {
       refuseWhileLoading(what);
       const body = make();
-      return then(callHost((id) => send(id, call, body)), read);
+      return callHost((id) => send(id, call, body), undefined, undefined, read);
     } catch (e) {
       return rejected(e);
     }
