@@ -78,8 +78,8 @@ func (s *Server) restartRun(ctx context.Context, q restartRunRequest) (agent.Run
 }
 
 type resolveRunRequest struct {
-	ID   agent.RunID        `path:"id"`
-	Body runtime.Resolution `body:"json"`
+	ID   agent.RunID      `path:"id"`
+	Body agent.Resolution `body:"json"`
 }
 
 func (s *Server) resolveRun(ctx context.Context, q resolveRunRequest) (agent.Run, error) {
@@ -96,9 +96,9 @@ type runJournalRequest struct {
 	Limit int         `query:"limit" doc:"most entries to return, up to 1000; 50 unless given"`
 }
 
-func (s *Server) runJournal(ctx context.Context, q runJournalRequest) (list[runtime.JournalEntry], error) {
+func (s *Server) runJournal(ctx context.Context, q runJournalRequest) (list[agent.JournalEntry], error) {
 	if q.Limit > agent.MaxPage {
-		return list[runtime.JournalEntry]{}, agent.Errorf(agent.Invalid, "limit must be from 1 to %d", agent.MaxPage)
+		return list[agent.JournalEntry]{}, agent.Errorf(agent.Invalid, "limit must be from 1 to %d", agent.MaxPage)
 	}
 	if q.Limit == 0 {
 		q.Limit = agent.DefaultPage
@@ -133,10 +133,10 @@ type replayRunRequest struct {
 }
 
 // replayRun changes nothing, so it may be repeated, and nobody needs to hear of it.
-func (s *Server) replayRun(ctx context.Context, q replayRunRequest) (runtime.Replay, error) {
+func (s *Server) replayRun(ctx context.Context, q replayRunRequest) (agent.Replay, error) {
 	req, err := q.request()
 	if err != nil {
-		return runtime.Replay{}, err
+		return agent.Replay{}, err
 	}
 	return s.rt.ReplayRun(ctx, appOf(ctx), q.ID, req)
 }

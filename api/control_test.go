@@ -178,7 +178,7 @@ func TestRunControl(t *testing.T) {
 		_, err := do(ctx, one.ID, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
 		wantKind(t, err, agent.NotFound)
 	}
-	_, err = r.c.ResolveRun(ctx, one.ID, client.Resolution{Call: 1, Action: "retry"})
+	_, err = r.c.ResolveRun(ctx, one.ID, agent.Resolution{Call: 1, Action: "retry"})
 	wantKind(t, err, agent.Conflict)
 	if res := r.do("POST", "/v1/runs/"+string(one.ID)+"/resolve", `{"call":1}`); res.StatusCode != 400 || !strings.Contains(string(res.body), "action") {
 		t.Errorf("%s %s", res.Status, res.body)
@@ -208,7 +208,7 @@ func TestJournalReplayExport(t *testing.T) {
 	}
 	r.wait(run.ID)
 	var kinds []string
-	for e, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[client.JournalEntry], error) {
+	for e, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[agent.JournalEntry], error) {
 		p.Limit = 2
 		return r.c.Journal(ctx, run.ID, p)
 	}) {

@@ -59,11 +59,11 @@ type listInstancesRequest struct {
 	Name string `path:"name"`
 }
 
-func (s *Server) listInstances(ctx context.Context, q listInstancesRequest) (list[runtime.Instance], error) {
+func (s *Server) listInstances(ctx context.Context, q listInstancesRequest) (list[agent.Instance], error) {
 	return listOf(s.rt.Instances(ctx, appOf(ctx), q.Name, q.page()))
 }
 
-func (s *Server) getInstance(ctx context.Context, q instanceRequest) (runtime.Instance, error) {
+func (s *Server) getInstance(ctx context.Context, q instanceRequest) (agent.Instance, error) {
 	return s.rt.InspectInstance(ctx, appOf(ctx), q.Name, q.Key)
 }
 
@@ -118,7 +118,7 @@ type listAlarmsRequest struct {
 	pageQuery
 }
 
-func (s *Server) listAlarms(ctx context.Context, q listAlarmsRequest) (list[runtime.Alarm], error) {
+func (s *Server) listAlarms(ctx context.Context, q listAlarmsRequest) (list[agent.Alarm], error) {
 	return listOf(s.rt.Alarms(ctx, appOf(ctx), q.Name, q.Key, q.After, q.Limit))
 }
 
@@ -135,7 +135,7 @@ func (s *Server) deleteAlarm(ctx context.Context, q alarmRequest) (nothing, erro
 	return nothing{}, err
 }
 
-func (s *Server) retryAlarm(ctx context.Context, q alarmRequest) (runtime.Alarm, error) {
+func (s *Server) retryAlarm(ctx context.Context, q alarmRequest) (agent.Alarm, error) {
 	a, err := s.rt.RetryAlarm(ctx, appOf(ctx), q.Name, q.Key, q.Alarm)
 	if err == nil {
 		err = s.audit(ctx, "alarm.retry", q.Name, fmt.Sprintf("%q of instance %q", q.Alarm, q.Key))

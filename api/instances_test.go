@@ -73,7 +73,7 @@ func TestInstances(t *testing.T) {
 	_, _, err := r.c.CallInstanceOnce(ctx, "a", "ada", "emit", "click-1", agent.JSON([]byte("2")), 0)
 	wantKind(t, err, agent.Conflict)
 	var listed []string
-	for i, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[client.Instance], error) {
+	for i, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[agent.Instance], error) {
 		p.Limit = 4
 		return r.c.Instances(ctx, "a", p)
 	}) {
@@ -256,7 +256,7 @@ func TestAlarms(t *testing.T) {
 		}
 	}
 	var names []string
-	for a, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[client.Alarm], error) {
+	for a, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[agent.Alarm], error) {
 		p.Limit = 4
 		return c.Alarms(ctx, "a", "bot/1", p)
 	}) {

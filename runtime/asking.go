@@ -88,6 +88,14 @@ func (x *execution) answer(ctx context.Context, door host.Calls, n uint64, name 
 	return x.outside(ctx, door, n, a, in)
 }
 
+func newAsked(p host.PendingCall) *asked {
+	a := &asked{class: journal.ClassOf(p.Name, p.Input), name: p.Name, sum: p.Sum(), input: p.Input}
+	if a.class.Leaves() && a.class != journal.Read {
+		a.opened = make(chan struct{})
+	}
+	return a
+}
+
 // know notes a call, and compares it with the one that had its number in an earlier life.
 func (x *execution) know(n uint64, name string, in []byte) (*asked, error) {
 	p := host.PendingCall{Name: name, Input: in}
@@ -95,14 +103,14 @@ func (x *execution) know(n uint64, name string, in []byte) (*asked, error) {
 	defer x.mu.Unlock()
 	a := x.asked[n]
 	if a == nil {
-		a = &asked{class: journal.ClassOf(name, in), name: name, sum: p.Sum(), input: in}
+		a = newAsked(p)
 		x.asked[n] = a
 	}
 	was := x.view.Calls[n]
 	if was == nil || was.Name == "" || was.Sum == (journal.Sum{}) || was.Sum == a.sum {
 		return a, nil
 	}
-	err := errDiverged(&ReplayDifference{Call: n, Was: journal.Describe(was.Name, was.Text), Now: describeNow(was, name, in)})
+	err := errDiverged(&agent.ReplayDifference{Call: n, Was: journal.Describe(was.Name, was.Text), Now: describeNow(was, name, in)})
 	if x.failed == nil {
 		x.failed = err
 		x.stop(err)
@@ -187,7 +195,7 @@ func (x *execution) hand(ctx context.Context, n uint64, a *asked, out []byte, er
 			return nil, errGoneAway
 		}
 		a.returned = true
-		if a.class == journal.Pure || atOnce(a.name) {
+		if a.class == journal.Pure || whileItRuns(a.name) {
 			delete(x.asked, n)
 		}
 		return out, err
@@ -336,7 +344,7 @@ func (x *execution) insideTurn(ctx context.Context, door host.Calls, n uint64, a
 	}
 	out, err := door(ctx, a.name, in)
 	kind := journal.Done
-	if atOnce(a.name) && x.script.Load() {
+	if whileItRuns(a.name) && x.script.Load() {
 		kind = journal.Answered
 	} else if a.class == journal.Own || !x.script.Load() { // the delivery has it
 		return x.hand(ctx, n, a, out, err)
@@ -350,8 +358,8 @@ func (x *execution) insideTurn(ctx context.Context, door host.Calls, n uint64, a
 	return x.hand(ctx, n, a, out, err)
 }
 
-// atOnce reports whether scripts get the answer while they run.
-func atOnce(name string) bool { return name == abi.CallSharedGet || name == abi.CallSharedSet }
+// whileItRuns reports whether scripts get the answer of such a call while they run.
+func whileItRuns(name string) bool { return name == abi.CallSharedGet || name == abi.CallSharedSet }
 
 // outside makes a call of what is outside of the instance. Unless it only reads, all that came before it is durable when it leaves.
 func (x *execution) outside(ctx context.Context, door host.Calls, n uint64, a *asked, in []byte) ([]byte, error) {
@@ -424,59 +432,47 @@ func (x *execution) departs(ctx context.Context, n uint64, a *asked) error {
 	if a.class == journal.Read {
 		return nil
 	}
-	x.mu.Lock()
-	if a.open != nil { // its start is in a commit that was made when the code came to rest
-		open := a.open
-		x.mu.Unlock()
+	// A commit in the middle of a slice would let others have the instance, after a crash, between what it has read and what it writes. So a
+	// call leaves when the code has come to rest, which is soon; when it does not, as when it has its result and works on, that is how it is.
+	slow := time.NewTimer(slowRest)
+	defer slow.Stop()
+	for anyway := false; ; anyway = true {
+		if done, err := x.letLeave(ctx, n, a, anyway); done {
+			return err
+		}
 		select {
-		case <-open:
+		case <-a.opened: // by the commit that the rest of the code has made
 			return nil
+		case <-slow.C:
+		case <-x.gone:
+			return errGoneAway
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	x.mu.Unlock()
-	if err := x.betweenSlices(ctx); err != nil {
-		return err
-	}
-	defer x.gate.Unlock()
-	x.mu.Lock()
-	if open := a.open; open != nil { // it came to rest meanwhile
-		x.mu.Unlock()
-		select {
-		case <-open:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	a.open = make(chan struct{})
-	gone := x.parked != nil
-	x.mu.Unlock()
-	if gone {
-		return errGoneAway
-	}
-	x.started(n, a)
-	err := x.commit(ctx)
-	close(a.open)
-	return err
 }
 
-// betweenSlices takes the gate when no slice is under way, for a commit in the middle of one would let others have the instance, after a
-// crash, between what it has read and what it writes. The code comes to rest soon; when it does not, as when it has its result and works
-// on, that is how it is.
-func (x *execution) betweenSlices(ctx context.Context) error {
-	for wait := time.Millisecond; ; wait *= 2 {
-		x.gate.Lock()
-		if x.turn == nil || wait > slowRest {
-			return nil
-		}
-		x.gate.Unlock()
-		pause(ctx, wait)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+// letLeave commits all that came before a call, unless a slice is under way or the code's rest does so already.
+func (x *execution) letLeave(ctx context.Context, n uint64, a *asked, anyway bool) (done bool, err error) {
+	x.gate.Lock()
+	defer x.gate.Unlock()
+	if x.turn != nil && !anyway {
+		return false, nil
 	}
+	x.mu.Lock()
+	leaves, gone := a.leaves, x.parked != nil
+	a.leaves = leaves || !gone
+	x.mu.Unlock()
+	switch {
+	case leaves:
+		return false, nil
+	case gone:
+		return true, errGoneAway
+	}
+	x.started(n, a)
+	err = x.commit(ctx)
+	close(a.opened)
+	return true, err
 }
 
 // slowRest is how long a call that may change the world waits for the rest of the code that has made it.

@@ -75,6 +75,10 @@ func (r *Runtime) cameBefore(ctx context.Context, app agent.App, id agent.RunID,
 	return run, came && err == nil
 }
 
+func errEnded(run agent.Run) error {
+	return agent.Errorf(agent.Conflict, "run %s has ended: it is %s", run.ID, run.Status)
+}
+
 // inRun does something with a run that has not ended, in a turn of its instance, and returns the run as it is then.
 func (r *Runtime) inRun(ctx context.Context, app agent.App, id agent.RunID, fn func(context.Context, *durable.Turn, agent.Run) error) (agent.Run, error) {
 	run, err := r.store.Run(ctx, app, id)
@@ -82,7 +86,7 @@ func (r *Runtime) inRun(ctx context.Context, app agent.App, id agent.RunID, fn f
 		return agent.Run{}, err
 	}
 	if run.Status.Terminal() {
-		return agent.Run{}, agent.Errorf(agent.Conflict, "run %s has ended: it is %s", id, run.Status)
+		return agent.Run{}, errEnded(run)
 	}
 	of, err := r.instanceOfRun(ctx, run)
 	if err != nil {
@@ -97,7 +101,7 @@ func (r *Runtime) inRun(ctx context.Context, app agent.App, id agent.RunID, fn f
 		return agent.Run{}, err
 	}
 	if run.Status.Terminal() {
-		return agent.Run{}, agent.Errorf(agent.Conflict, "run %s has ended: it is %s", id, run.Status)
+		return agent.Run{}, errEnded(run)
 	}
 	if err := fn(ctx, t, run); err != nil {
 		return agent.Run{}, err
@@ -233,16 +237,8 @@ func (r *Runtime) TerminateRuns(ctx context.Context, app agent.App, ids ...agent
 	})
 }
 
-// Resolution says what became of a call whose effect is not known.
-type Resolution struct {
-	Call   uint64          `json:"call"`
-	Action string          `json:"action"`           // "retry" makes it again; "answer" gives Output; "fail" gives Error
-	Output json.RawMessage `json:"output,omitempty"` // of a request: {"status", "header", "body"}; of another call: the JSON value it returns
-	Error  string          `json:"error,omitempty"`
-}
-
 // ResolveRun lets an Uncertain run go on.
-func (r *Runtime) ResolveRun(ctx context.Context, app agent.App, id agent.RunID, res Resolution) (agent.Run, error) {
+func (r *Runtime) ResolveRun(ctx context.Context, app agent.App, id agent.RunID, res agent.Resolution) (agent.Run, error) {
 	return r.inRun(ctx, app, id, func(ctx context.Context, t *durable.Turn, run agent.Run) error {
 		if run.Status != agent.Uncertain || run.Wait == nil {
 			return agent.Errorf(agent.Conflict, "run %s is %s, and has no call whose effect is not known", id, run.Status)
@@ -258,7 +254,7 @@ func (r *Runtime) ResolveRun(ctx context.Context, app agent.App, id agent.RunID,
 		if c == nil {
 			return agent.Errorf(agent.Internal, "the journal of run %s has no call %d", id, res.Call)
 		}
-		e, err := res.entry(c)
+		e, err := entryOf(res, c)
 		if err != nil {
 			return err
 		}
@@ -273,8 +269,8 @@ func (r *Runtime) ResolveRun(ctx context.Context, app agent.App, id agent.RunID,
 	})
 }
 
-// entry is what the journal is told.
-func (res Resolution) entry(c *journal.Call) (journal.Entry, error) {
+// entryOf is what the journal is told of a call.
+func entryOf(res agent.Resolution, c *journal.Call) (journal.Entry, error) {
 	e := journal.Entry{Kind: journal.Done, Call: res.Call}
 	switch res.Action {
 	case "retry":

@@ -10,14 +10,6 @@ import (
 	"github.com/skep-dev/skep/runtime/journal"
 )
 
-// ReplayDifference is where a journal, and code that is played with it, first differ: what the one has and the other does. Of a call that
-// is its name and its brief.
-type ReplayDifference struct {
-	Call uint64 `json:"call,omitempty"` // 0 for the result, and for a timer
-	Was  string `json:"was"`
-	Now  string `json:"now"`
-}
-
 // anotherInput is said of calls that differ where their briefs do not.
 const anotherInput = ", with another input"
 
@@ -31,12 +23,12 @@ func describeNow(was *journal.Call, name string, in []byte) string {
 }
 
 // differenceOf says how code differs that does not take what a journal says it got next. pending is what the code waits for.
-func differenceOf(v *journal.View, d host.Delivery, pending host.Pending) *ReplayDifference {
+func differenceOf(v *journal.View, d host.Delivery, pending host.Pending) *agent.ReplayDifference {
 	if d.ID == 0 {
-		return &ReplayDifference{Was: "a timer was due", Now: describePending(pending)}
+		return &agent.ReplayDifference{Was: "a timer was due", Now: describePending(pending)}
 	}
 	was := v.Calls[d.ID]
-	out := &ReplayDifference{Call: d.ID, Was: d.Name, Now: describePending(pending)}
+	out := &agent.ReplayDifference{Call: d.ID, Was: d.Name, Now: describePending(pending)}
 	if was != nil {
 		out.Was = journal.Describe(was.Name, was.Text)
 	}
@@ -69,7 +61,7 @@ func describePending(p host.Pending) string {
 }
 
 // errDiverged ends a run whose code does not do again what its journal says.
-func errDiverged(d *ReplayDifference) error {
+func errDiverged(d *agent.ReplayDifference) error {
 	what := fmt.Sprintf("%s there, and now %s", d.Was, d.Now)
 	if d.Call > 0 {
 		what = fmt.Sprintf("call %d was %s there, and is now: %s", d.Call, d.Was, d.Now)

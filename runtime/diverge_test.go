@@ -62,13 +62,13 @@ func TestJournalSaysWhatWasAsked(t *testing.T) {
 
 	for _, tt := range []struct {
 		name, old, new string
-		want           runtime.ReplayDifference
+		want           agent.ReplayDifference
 	}{
-		{"another event", `waitForEvent("more", `, `waitForEvent("less", `, runtime.ReplayDifference{Was: "run.wait event more, up to 24h", Now: "run.wait event less, up to 24h"}},
-		{"another value", `storage.set("n", 1)`, `storage.set("n", 2)`, runtime.ReplayDifference{Was: "storage.set n = 1", Now: "storage.set n = 2"}},
-		{"another call", `agent("a", "other").add(3)`, `storage.get("n")`, runtime.ReplayDifference{Was: "agent a/other.add 3", Now: "storage.get n"}},
-		{"none", `await agent("a", "other").add(3)`, `4; if (1) return 5`, runtime.ReplayDifference{Was: "agent a/other.add 3", Now: "the code has ended"}},
-		{"beyond the brief", `+ "a"`, `+ "b"`, runtime.ReplayDifference{Was: "storage.set " + long, Now: "storage.set " + long + ", with another input"}},
+		{"another event", `waitForEvent("more", `, `waitForEvent("less", `, agent.ReplayDifference{Was: "run.wait event more, up to 24h", Now: "run.wait event less, up to 24h"}},
+		{"another value", `storage.set("n", 1)`, `storage.set("n", 2)`, agent.ReplayDifference{Was: "storage.set n = 1", Now: "storage.set n = 2"}},
+		{"another call", `agent("a", "other").add(3)`, `storage.get("n")`, agent.ReplayDifference{Was: "agent a/other.add 3", Now: "storage.get n"}},
+		{"none", `await agent("a", "other").add(3)`, `4; if (1) return 5`, agent.ReplayDifference{Was: "agent a/other.add 3", Now: "the code has ended"}},
+		{"beyond the brief", `+ "a"`, `+ "b"`, agent.ReplayDifference{Was: "storage.set " + long, Now: "storage.set " + long + ", with another input"}},
 	} {
 		text := strings.Replace(asking, tt.old, tt.new, 1)
 		if text == asking {

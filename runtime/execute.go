@@ -101,7 +101,8 @@ type asked struct {
 	name     string
 	sum      journal.Sum
 	input    []byte
-	open     chan struct{} // closed when it may leave; nil when it need not wait for that
+	leaves   bool          // what came before it is being committed, or was
+	opened   chan struct{} // closed when that is durable; nil for calls that need not wait for it
 	returned bool          // its answer is on the way to the code
 	looked   bool          // of a run's result: the store was asked, and nothing has come since
 	cancel   context.CancelCauseFunc

@@ -36,7 +36,7 @@ func (r *Runtime) exportInstance(ctx context.Context, id instance.ID, out *json.
 	}
 	if err := out.Encode(struct {
 		Kind string `json:"kind"`
-		Instance
+		agent.Instance
 	}{"instance", what}); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (r *Runtime) exportAlarms(ctx context.Context, id instance.ID, out *json.En
 		for _, a := range page {
 			if err := out.Encode(struct {
 				Kind string `json:"kind"`
-				Alarm
+				agent.Alarm
 			}{"alarm", a}); err != nil {
 				return err
 			}

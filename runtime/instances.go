@@ -22,53 +22,13 @@ type InstanceCall struct {
 	Once                 string // names the call, so that one made again within a day has no second effect; empty for none
 }
 
-// Instance is what is known of an instance from outside.
-type Instance struct {
-	Agent    string          `json:"agent"`
-	Key      string          `json:"key"`
-	Created  time.Time       `json:"created"`
-	Updated  time.Time       `json:"updated"`
-	Version  agent.Digest    `json:"version,omitempty"` // of the code that its newest turn ran
-	State    agent.StateSize `json:"state"`
-	LogBytes int64           `json:"log_bytes"`
-	Alarms   int64           `json:"alarms"`
-	Outbox   int64           `json:"outbox"` // messages that are on their way
-	Children int64           `json:"children"`
-	Sockets  int             `json:"sockets"` // connections that are open now
-	Waiting  int             `json:"waiting"` // turns that wait in its line now
-	Commits  int64           `json:"commits"` // of all its life
-	Parent   *InstanceName   `json:"parent,omitempty"`
-	Shared   json.RawMessage `json:"shared,omitempty"` // the state that clients see; in an inspection only
-	Own      []InstanceName  `json:"own,omitempty"`    // its children; in an inspection only
-}
-
-// InstanceName names an instance by its agent's name.
-type InstanceName struct {
-	Agent string `json:"agent"`
-	Key   string `json:"key"`
-}
-
-// Alarm is an alarm of an instance, or a dead letter.
-type Alarm struct {
-	Name    string          `json:"name"`
-	Method  string          `json:"method"`
-	Payload json.RawMessage `json:"payload,omitempty"`
-	At      time.Time       `json:"at"`
-	Every   time.Duration   `json:"every,omitempty"` // nanoseconds in JSON
-	Cron    string          `json:"cron,omitempty"`
-	Zone    string          `json:"zone,omitempty"`
-	Attempt int             `json:"attempt,omitempty"` // that failed
-	Dead    bool            `json:"dead,omitempty"`
-	Error   string          `json:"error,omitempty"`
-}
-
 // CallInstance calls a method of an instance, which is made when it is not there.
 func (r *Runtime) CallInstance(ctx context.Context, app agent.App, req InstanceCall) (host.Result, error) {
 	return r.callInstance(ctx, app, req, 0)
 }
 
 // Instances returns one page of an agent's instances in the order of keys.
-func (r *Runtime) Instances(ctx context.Context, app agent.App, name string, p agent.Page) ([]Instance, string, error) {
+func (r *Runtime) Instances(ctx context.Context, app agent.App, name string, p agent.Page) ([]agent.Instance, string, error) {
 	a, err := r.store.Agent(ctx, app, name)
 	if err != nil {
 		return nil, "", err
@@ -77,7 +37,7 @@ func (r *Runtime) Instances(ctx context.Context, app agent.App, name string, p a
 	if err != nil {
 		return nil, "", err
 	}
-	out := make([]Instance, len(list))
+	out := make([]agent.Instance, len(list))
 	for i, info := range list {
 		if out[i], err = r.tell(ctx, name, info); err != nil {
 			return nil, "", err
@@ -87,8 +47,8 @@ func (r *Runtime) Instances(ctx context.Context, app agent.App, name string, p a
 }
 
 // tell returns an instance as it is seen from outside.
-func (r *Runtime) tell(ctx context.Context, name string, info instance.Info) (Instance, error) {
-	out := Instance{
+func (r *Runtime) tell(ctx context.Context, name string, info instance.Info) (agent.Instance, error) {
+	out := agent.Instance{
 		Agent: name, Key: info.ID.Key, Created: info.Created, Updated: info.Updated, State: info.State, LogBytes: info.LogBytes,
 		Alarms: info.Alarms, Outbox: info.Outbox, Children: info.Children, Commits: info.Fence.Head, Waiting: r.keeper.Waiting(info.ID),
 		Sockets: r.sockets.Count(info.ID),
@@ -103,12 +63,12 @@ func (r *Runtime) tell(ctx context.Context, name string, info instance.Info) (In
 	return out, nil
 }
 
-func (r *Runtime) nameOf(ctx context.Context, id instance.ID) (InstanceName, error) {
+func (r *Runtime) nameOf(ctx context.Context, id instance.ID) (agent.InstanceName, error) {
 	name, err := r.store.AgentName(ctx, id.App, id.Agent)
 	if agent.KindOf(err) == agent.NotFound {
 		name, err = string(id.Agent), nil // an agent that was deleted
 	}
-	return InstanceName{name, id.Key}, err
+	return agent.InstanceName{Agent: name, Key: id.Key}, err
 }
 
 // existing returns an instance that is there.
@@ -129,10 +89,10 @@ func (r *Runtime) existing(ctx context.Context, app agent.App, name, key string)
 }
 
 // InspectInstance returns all that is known of one instance but its state.
-func (r *Runtime) InspectInstance(ctx context.Context, app agent.App, name, key string) (Instance, error) {
+func (r *Runtime) InspectInstance(ctx context.Context, app agent.App, name, key string) (agent.Instance, error) {
 	info, err := r.existing(ctx, app, name, key)
 	if err != nil {
-		return Instance{}, err
+		return agent.Instance{}, err
 	}
 	out, err := r.tell(ctx, name, info)
 	if err != nil {
@@ -222,7 +182,7 @@ func (r *Runtime) endInstance(ctx context.Context, t *durable.Turn) error {
 }
 
 // Alarms lists an instance's alarms, then its dead letters, in the order of names.
-func (r *Runtime) Alarms(ctx context.Context, app agent.App, name, key, after string, limit int) ([]Alarm, string, error) {
+func (r *Runtime) Alarms(ctx context.Context, app agent.App, name, key, after string, limit int) ([]agent.Alarm, string, error) {
 	info, err := r.existing(ctx, app, name, key)
 	if err != nil {
 		return nil, "", err
@@ -230,15 +190,15 @@ func (r *Runtime) Alarms(ctx context.Context, app agent.App, name, key, after st
 	page, err := listAlarms(ctx, func(ctx context.Context, after string, limit int) ([]instance.Alarm, error) {
 		return r.keeper.Store().Alarms(ctx, info.ID, after, limit)
 	}, abi.AlarmList{After: after, Limit: limit})
-	out := make([]Alarm, len(page.Alarms))
+	out := make([]agent.Alarm, len(page.Alarms))
 	for i, a := range page.Alarms {
 		out[i] = alarmOf(a)
 	}
 	return out, page.After, err
 }
 
-func alarmOf(a abi.Alarm) Alarm {
-	return Alarm{
+func alarmOf(a abi.Alarm) agent.Alarm {
+	return agent.Alarm{
 		Name: a.Name, Method: a.Method, Payload: json.RawMessage(a.Payload), At: time.UnixMilli(a.At).UTC(), Every: time.Duration(a.Every) * time.Millisecond,
 		Cron: a.Cron, Zone: a.Zone, Attempt: a.Attempt, Dead: a.Dead, Error: a.Error,
 	}
@@ -264,10 +224,10 @@ func (r *Runtime) CancelAlarms(ctx context.Context, app agent.App, name, key str
 }
 
 // RetryAlarm sets a dead letter to be due now, with all its attempts.
-func (r *Runtime) RetryAlarm(ctx context.Context, app agent.App, name, key, alarm string) (Alarm, error) {
+func (r *Runtime) RetryAlarm(ctx context.Context, app agent.App, name, key, alarm string) (agent.Alarm, error) {
 	t, err := r.enterExisting(ctx, app, name, key)
 	if err != nil {
-		return Alarm{}, err
+		return agent.Alarm{}, err
 	}
 	defer t.Abandon()
 	if len(alarm) > maxAlarmName {
@@ -275,31 +235,31 @@ func (r *Runtime) RetryAlarm(ctx context.Context, app agent.App, name, key, alar
 	}
 	dead, there, err := t.Alarm(ctx, deadAlarm+alarm)
 	if err != nil {
-		return Alarm{}, err
+		return agent.Alarm{}, err
 	}
 	if !there {
-		return Alarm{}, agent.Errorf(agent.NotFound, "instance %q has no alarm %.140q that failed for the last time", key, alarm)
+		return agent.Alarm{}, agent.Errorf(agent.NotFound, "instance %q has no alarm %.140q that failed for the last time", key, alarm)
 	}
 	d, err := decodeAlarm(dead)
 	if err != nil {
-		return Alarm{}, err
+		return agent.Alarm{}, err
 	}
 	d.Attempt, d.Error, d.Every, d.Cron, d.Zone = 0, "", 0, "", "" // one that repeats has its next time already
 	again := instance.Alarm{Name: authorAlarm + alarm, At: time.Now(), Data: d.encode()}
 	if _, there, err = t.Alarm(ctx, again.Name); err != nil {
-		return Alarm{}, err
+		return agent.Alarm{}, err
 	} else if there {
 		again.Name = authorAlarm + d.madeUpName(again.At)
 	}
 	if err := t.SetAlarm(ctx, instance.AlarmEdit{Clear: true, Alarm: instance.Alarm{Name: dead.Name}}); err != nil {
-		return Alarm{}, err
+		return agent.Alarm{}, err
 	}
 	if err := t.SetAlarm(ctx, instance.AlarmEdit{Alarm: again}); err != nil {
-		return Alarm{}, err
+		return agent.Alarm{}, err
 	}
 	w, err := wireAlarm(again)
 	if err != nil {
-		return Alarm{}, err
+		return agent.Alarm{}, err
 	}
 	return alarmOf(w), r.leave(ctx, t)
 }
@@ -352,7 +312,7 @@ func (r *Runtime) EditStorage(ctx context.Context, app agent.App, name, key stri
 		return 0, err
 	}
 	defer t.Abandon()
-	in := storage{&place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }}}
+	in := storage{placeIn(t)}
 	version, err := in.Edit(ctx, storageBounds(rec.agent.Grants), edits)
 	if err != nil {
 		return 0, err

@@ -21,26 +21,11 @@ import (
 	"github.com/skep-dev/skep/store/instance"
 )
 
-// JournalEntry is an entry of a run's journal as a person reads it.
-type JournalEntry struct {
-	Seq    int64           `json:"seq"`
-	Kind   string          `json:"kind"` // "begin", "start", "done", "deliver", "timer", "event", "snapshot", "commit", "end", ...
-	Time   time.Time       `json:"time,omitzero"`
-	Call   uint64          `json:"call,omitempty"`
-	Name   string          `json:"name,omitempty"`   // of the call, the event or the step
-	Input  json.RawMessage `json:"input,omitempty"`  // what a call asked for, in up to journal.MaxBrief bytes, as text
-	Output json.RawMessage `json:"output,omitempty"` // clipped, and clean of secrets
-	Error  *agent.RunError `json:"error,omitempty"`
-	Class  string          `json:"class,omitempty"` // pure, read, own, inside, wait, idempotent, once
-	Bytes  int64           `json:"bytes,omitempty"`
-	Life   int             `json:"life,omitempty"`
-}
-
 // maxShown is how much of a result a person is shown.
 const maxShown = 4 << 10
 
 // Journal returns one page of a run's journal.
-func (r *Runtime) Journal(ctx context.Context, app agent.App, id agent.RunID, after int64, limit int) ([]JournalEntry, error) {
+func (r *Runtime) Journal(ctx context.Context, app agent.App, id agent.RunID, after int64, limit int) ([]agent.JournalEntry, error) {
 	if limit == 0 {
 		limit = agent.DefaultPage
 	}
@@ -51,7 +36,7 @@ func (r *Runtime) Journal(ctx context.Context, app agent.App, id agent.RunID, af
 	if err != nil {
 		return nil, err
 	}
-	out := []JournalEntry{}
+	out := []agent.JournalEntry{}
 	seq := int64(0)
 	err = r.eachEntryOf(ctx, run, func(e journal.Entry) error {
 		if seq++; seq <= after {
@@ -78,8 +63,8 @@ func (r *Runtime) eachEntryOf(ctx context.Context, run agent.Run, fn func(journa
 	return ignoreGone(err)
 }
 
-func shown(seq int64, e *journal.Entry) JournalEntry {
-	out := JournalEntry{Seq: seq, Kind: e.Kind.String(), Time: e.Time, Call: e.Call, Name: e.Name, Bytes: e.Bytes}
+func shown(seq int64, e *journal.Entry) agent.JournalEntry {
+	out := agent.JournalEntry{Seq: seq, Kind: e.Kind.String(), Time: e.Time, Call: e.Call, Name: e.Name, Bytes: e.Bytes}
 	if e.Err != nil {
 		out.Error = agent.ErrorOf(e.Err)
 	}
@@ -116,16 +101,6 @@ type ReplayRequest struct {
 	Source *agent.Source // code of this text; nil for Plugin
 }
 
-// Replay is what came of it.
-type Replay struct {
-	Same       bool              `json:"same"`
-	Calls      int               `json:"calls"` // that were compared
-	Output     *agent.Payload    `json:"output,omitempty"`
-	Error      *agent.RunError   `json:"error,omitempty"`
-	Difference *ReplayDifference `json:"difference,omitempty"`
-	Complete   bool              `json:"complete"` // whether the run had ended; else it was played as far as its journal goes
-}
-
 // player plays a journal offline.
 type player struct {
 	r      *Runtime
@@ -141,22 +116,22 @@ type player struct {
 	played map[uint64]time.Time
 	calls  int
 	ended  bool // the journal has no more
-	diff   *ReplayDifference
+	diff   *agent.ReplayDifference
 }
 
 // ReplayRun plays a run again, offline: nothing leaves, nothing is changed.
-func (r *Runtime) ReplayRun(ctx context.Context, app agent.App, id agent.RunID, req ReplayRequest) (Replay, error) {
+func (r *Runtime) ReplayRun(ctx context.Context, app agent.App, id agent.RunID, req ReplayRequest) (agent.Replay, error) {
 	run, err := r.store.Run(ctx, app, id)
 	if err != nil {
-		return Replay{}, err
+		return agent.Replay{}, err
 	}
 	v := journal.NewView()
 	v.Whole = true
 	if err := r.eachEntryOf(ctx, run, func(e journal.Entry) error { v.Add(e); return nil }); err != nil {
-		return Replay{}, err
+		return agent.Replay{}, err
 	}
 	if !v.Begun {
-		return Replay{}, agent.Errorf(agent.NotFound, "run %s has no journal: it has not begun, or it was so long ago that its journal is gone", id)
+		return agent.Replay{}, agent.Errorf(agent.NotFound, "run %s has no journal: it has not begun, or it was so long ago that its journal is gone", id)
 	}
 	digest, kind := run.Plugin, agent.UnknownCode
 	if req.Source != nil {
@@ -168,17 +143,17 @@ func (r *Runtime) ReplayRun(ctx context.Context, app agent.App, id agent.RunID, 
 		}
 		p, err := r.records.plugin(ctx, r.store, recordKey{app, ref})
 		if err != nil {
-			return Replay{}, err
+			return agent.Replay{}, err
 		}
 		digest, kind = p.Digest, p.Kind
 	}
 	rec, limits, err := r.admit(ctx, app, run.Agent, agent.Limits{})
 	if err != nil {
-		return Replay{}, err
+		return agent.Replay{}, err
 	}
 	of, err := r.instanceOfRun(ctx, run)
 	if err != nil {
-		return Replay{}, err
+		return agent.Replay{}, err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -191,7 +166,7 @@ func (r *Runtime) ReplayRun(ctx context.Context, app agent.App, id agent.RunID, 
 	c.Calls = p.answer
 	if kind == agent.Script {
 		if c.Waiting, err = p.waiting(ctx); err != nil {
-			return Replay{}, err
+			return agent.Replay{}, err
 		}
 	} else {
 		for _, d := range v.Deliveries {
@@ -279,7 +254,7 @@ func (p *player) answer(ctx context.Context, name string, in []byte) ([]byte, er
 	c := p.view.Calls[n]
 	if c != nil && c.Name != "" && c.Sum != (journal.Sum{}) && c.Sum != pending.Sum() {
 		if p.diff == nil {
-			p.diff = &ReplayDifference{Call: n, Was: journal.Describe(c.Name, c.Text), Now: describeNow(c, name, in)}
+			p.diff = &agent.ReplayDifference{Call: n, Was: journal.Describe(c.Name, c.Text), Now: describeNow(c, name, in)}
 		}
 		p.stop()
 		p.mu.Unlock()
@@ -306,10 +281,10 @@ func (p *player) answer(ctx context.Context, name string, in []byte) ([]byte, er
 }
 
 // compare says how the two differ.
-func (p *player) compare(run agent.Run, res host.Result, err error) Replay {
+func (p *player) compare(run agent.Run, res host.Result, err error) agent.Replay {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := Replay{Calls: p.calls, Complete: p.view.Ended, Difference: p.diff}
+	out := agent.Replay{Calls: p.calls, Complete: p.view.Ended, Difference: p.diff}
 	played := err == nil && res.Suspended == nil
 	if played {
 		out.Output = &res.Output
@@ -320,14 +295,14 @@ func (p *player) compare(run agent.Run, res host.Result, err error) Replay {
 	case p.diff != nil:
 	case p.ended || res.Suspended != nil: // it has come as far as the journal goes
 		if run.Status == agent.Completed {
-			out.Difference = &ReplayDifference{Was: resultText(run.Output, nil), Now: "the code waits for more than the journal has"}
+			out.Difference = &agent.ReplayDifference{Was: resultText(run.Output, nil), Now: "the code waits for more than the journal has"}
 		}
 	case run.Status == agent.Completed || run.Status == agent.RunFailed:
 		if was, now := resultText(run.Output, run.Error), resultText(out.Output, out.Error); was != now {
-			out.Difference = &ReplayDifference{Was: clip(was, maxShown), Now: clip(now, maxShown)}
+			out.Difference = &agent.ReplayDifference{Was: clip(was, maxShown), Now: clip(now, maxShown)}
 		}
 	case !run.Status.Terminal():
-		out.Difference = &ReplayDifference{Was: "the run is " + run.Status.String(), Now: resultText(out.Output, out.Error)}
+		out.Difference = &agent.ReplayDifference{Was: "the run is " + run.Status.String(), Now: resultText(out.Output, out.Error)}
 	}
 	out.Same = out.Difference == nil
 	return out
@@ -438,8 +413,8 @@ func (r *Runtime) ExportRun(ctx context.Context, app agent.App, id agent.RunID, 
 	return r.eachEntryOf(ctx, run, func(e journal.Entry) error {
 		seq++
 		return out.Encode(struct {
-			Kind  string       `json:"kind"`
-			Entry JournalEntry `json:"entry"`
+			Kind  string             `json:"kind"`
+			Entry agent.JournalEntry `json:"entry"`
 		}{"journal", shown(seq, &e)})
 	})
 }

@@ -317,7 +317,7 @@ func (p *process) drive(run agent.Run) bool {
 		case now.Status.Terminal():
 			return false
 		case now.Status == agent.Uncertain:
-			_, err = p.ResolveRun(p.t.Context(), app, run.ID, runtime.Resolution{Call: now.Wait.Call, Action: "answer", Output: []byte(`"paid"`)})
+			_, err = p.ResolveRun(p.t.Context(), app, run.ID, agent.Resolution{Call: now.Wait.Call, Action: "answer", Output: []byte(`"paid"`)})
 		case now.Status == agent.Waiting:
 			_, err = p.SendEvent(p.t.Context(), app, run.ID, "go", "once", []byte(`{"at":1}`))
 		}

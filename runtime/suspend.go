@@ -92,9 +92,9 @@ func (x *execution) rest(_ context.Context, p host.Pending) bool {
 	since, began := x.since, x.began
 	var opens []chan struct{}
 	for _, n := range starts {
-		if a := x.asked[n]; a.open == nil {
-			a.open = make(chan struct{})
-			opens = append(opens, a.open)
+		if a := x.asked[n]; !a.leaves {
+			a.leaves = true
+			opens = append(opens, a.opened)
 			if a.class == journal.Once {
 				x.appendLocked(a.entry(journal.Start, n))
 			}
@@ -156,7 +156,7 @@ func (x *execution) examine(p host.Pending) (stay bool, starts []uint64) {
 	for i, c := range p.Calls {
 		a := x.asked[c.ID]
 		if a == nil {
-			a = &asked{class: journal.ClassOf(c.Name, c.Input), name: c.Name, sum: c.Sum(), input: c.Input}
+			a = newAsked(c)
 			x.asked[c.ID] = a
 			x.highest = max(x.highest, c.ID)
 		}
@@ -172,7 +172,7 @@ func (x *execution) examine(p host.Pending) (stay bool, starts []uint64) {
 				}
 			}
 			stay = stay || x.pendingLocked(c.ID, a)
-		case a.class.Leaves() && a.class != journal.Read && a.open == nil && x.flights[c.ID] == nil && i < inFlight:
+		case a.class.Leaves() && a.class != journal.Read && !a.leaves && x.flights[c.ID] == nil && i < inFlight:
 			starts = append(starts, c.ID)
 		}
 	}
@@ -229,7 +229,7 @@ func (x *execution) park(p host.Pending) bool {
 // unopened reports whether a call waits for its start to be committed.
 func (x *execution) unopened() bool {
 	for n, a := range x.asked {
-		if a.class.Leaves() && a.class != journal.Read && !a.returned && a.open == nil && x.flights[n] == nil {
+		if a.class.Leaves() && a.class != journal.Read && !a.returned && !a.leaves && x.flights[n] == nil {
 			return true
 		}
 	}

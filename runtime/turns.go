@@ -65,6 +65,11 @@ type place struct {
 	socket *socketWork // what a client asked for by a connection, else nil
 }
 
+// placeIn is a place that is in one turn to the end.
+func placeIn(t *durable.Turn) *place {
+	return &place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }}
+}
+
 // gate commits what the instance has changed, before something leaves that may depend on it.
 func (p *place) gate(ctx context.Context) error {
 	if p == nil || p.run != nil || p.seat.outside() { // a run has done so before the call comes here
@@ -147,7 +152,7 @@ func (r *Runtime) inTurn(ctx context.Context, t *durable.Turn, w work) (host.Res
 	if err := r.meet(ctx, t, w); err != nil {
 		return host.Result{}, err
 	}
-	res, err := r.runIn(ctx, t, w, &place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }})
+	res, err := r.runIn(ctx, w, placeIn(t))
 	if err == nil {
 		err = t.Finish(ctx) // what its code has left open is its failure, and not that of the commit
 	}
@@ -194,16 +199,15 @@ func (r *Runtime) greet(ctx context.Context, t *durable.Turn, w work, before str
 	}
 	if function, ok := handlerOf(w.rec.plugin, handler); ok {
 		w.function, w.input = function, input
-		at := &place{id: t.ID(), turn: func(context.Context) (*durable.Turn, error) { return t, nil }}
-		if _, err := r.runIn(ctx, t, w, at); err != nil {
+		if _, err := r.runIn(ctx, w, placeIn(t)); err != nil {
 			return err
 		}
 	}
 	return t.Append(ctx, instance.OwnLog(ownEvents), ev)
 }
 
-// runIn runs one function at a place, which is in turn t.
-func (r *Runtime) runIn(ctx context.Context, t *durable.Turn, w work, at *place) (host.Result, error) {
+// runIn runs one function at a place.
+func (r *Runtime) runIn(ctx context.Context, w work, at *place) (host.Result, error) {
 	j := r.jobOf(w.kind, w.rec, w.limits)
 	at.socket = w.socket
 	j.function, j.input, j.depth, j.place = w.function, w.input, w.depth, at
@@ -310,7 +314,7 @@ func (r *Runtime) turn(ctx context.Context, id instance.ID, w work, once string)
 	if err := r.meet(ctx, s.t, w); err != nil {
 		return host.Result{}, err
 	}
-	res, err := r.runIn(ctx, s.t, w, &place{id: id, turn: s.turn, seat: s})
+	res, err := r.runIn(ctx, w, &place{id: id, turn: s.turn, seat: s})
 	if err != nil {
 		return res, err
 	}
@@ -375,5 +379,26 @@ func (r *Runtime) committed(id instance.ID, b *instance.Batch, res instance.Resu
 			r.stats.ended(e.Run.Status)
 			r.watches.ended(e.Run.ID)
 		}
+	}
+}
+
+// An instance keeps the newest of its own events.
+const (
+	keepEvents = 10_000
+	trimEach   = 64 // turns
+)
+
+// trimEvents lets go of old events, once in a while: in the first turn of an instance that was asleep, and in others.
+func (r *Runtime) trimEvents(ctx context.Context, t *durable.Turn) {
+	m := memoryOf(t)
+	if m.turns++; m.turns%trimEach != 1 {
+		return
+	}
+	first, last, err := r.store.Bounds(ctx, store.InstanceLog(t.ID(), ownEvents))
+	if err == nil && last-first >= keepEvents {
+		err = t.Trim(ctx, instance.OwnLog(ownEvents), last-keepEvents+1)
+	}
+	if err != nil {
+		r.log.WarnContext(ctx, "old events of an instance were not removed and will be later", "instance", t.ID().Key, "error", err)
 	}
 }

@@ -49,7 +49,7 @@ func (r *Runtime) tellRun(ctx context.Context, t *durable.Turn, app agent.App, i
 		return err
 	}
 	if run.Status.Terminal() {
-		return agent.Errorf(agent.Conflict, "run %s has ended: it is %s", id, run.Status)
+		return errEnded(run)
 	}
 	for _, e := range journal.Pack(id, entries) {
 		if err := t.Journal(ctx, e); err != nil {
@@ -187,11 +187,10 @@ func (r *Runtime) instanceOfRun(ctx context.Context, run agent.Run) (instance.ID
 	if err != nil {
 		return instance.ID{}, err
 	}
-	live, a, err := r.records.agent(ctx, r.store, recordKey{run.App, run.Agent})
+	_, a, err := r.records.agent(ctx, r.store, recordKey{run.App, run.Agent})
 	if err != nil {
 		return instance.ID{}, err
 	}
-	_ = live
 	return instance.ID{App: run.App, Agent: a.ID, Key: session.Key}, nil
 }
 

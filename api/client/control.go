@@ -4,29 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"time"
 
 	"github.com/skep-dev/skep/agent"
 )
 
-// JournalEntry is an entry of a run's journal: what the run asked of its host, and what it got.
-type JournalEntry struct {
-	Seq    int64           `json:"seq"`
-	Kind   string          `json:"kind"` // "begin", "start", "done", "deliver", "timer", "event", "snapshot", "commit", "end", ...
-	Time   time.Time       `json:"time"`
-	Call   uint64          `json:"call,omitempty"`
-	Name   string          `json:"name,omitempty"`   // of the call
-	Input  json.RawMessage `json:"input,omitempty"`  // what a call asked for: up to 160 bytes, as text
-	Output json.RawMessage `json:"output,omitempty"` // clipped
-	Error  *agent.RunError `json:"error,omitempty"`
-	Class  string          `json:"class,omitempty"` // pure, read, own, inside, wait, idempotent, once
-	Bytes  int64           `json:"bytes,omitempty"`
-	Life   int             `json:"life,omitempty"`
-}
-
 // Journal returns entries of a run's journal, those after the one numbered after.
-func (c *Client) Journal(ctx context.Context, id agent.RunID, p agent.Page) (List[JournalEntry], error) {
-	return get[List[JournalEntry]](ctx, c, path("runs", string(id), "journal")+pageQuery(p).encode())
+func (c *Client) Journal(ctx context.Context, id agent.RunID, p agent.Page) (List[agent.JournalEntry], error) {
+	return get[List[agent.JournalEntry]](ctx, c, path("runs", string(id), "journal")+pageQuery(p).encode())
 }
 
 // SendEvent brings an event to a run that waits for it, or will. data is any JSON value; nil means null. With a key that was used
@@ -74,16 +58,8 @@ func (c *Client) RestartRun(ctx context.Context, id agent.RunID, step string, ne
 	return out, c.do(ctx, "POST", path("runs", string(id), "restart"), nil, in, &out)
 }
 
-// Resolution says what became of a call whose effect is not known. Action is "retry", "answer" with Output, or "fail" with Error.
-type Resolution struct {
-	Call   uint64          `json:"call"`
-	Action string          `json:"action"`
-	Output json.RawMessage `json:"output,omitempty"`
-	Error  string          `json:"error,omitempty"`
-}
-
 // ResolveRun lets an uncertain run go on.
-func (c *Client) ResolveRun(ctx context.Context, id agent.RunID, r Resolution) (out agent.Run, err error) {
+func (c *Client) ResolveRun(ctx context.Context, id agent.RunID, r agent.Resolution) (out agent.Run, err error) {
 	return out, c.do(ctx, "POST", path("runs", string(id), "resolve"), nil, r, &out)
 }
 
@@ -92,25 +68,8 @@ func (c *Client) ExportRun(ctx context.Context, id agent.RunID, w io.Writer) err
 	return c.copy(ctx, path("runs", string(id), "export"), "export", w)
 }
 
-// Replay is what came of playing a run again.
-type Replay struct {
-	Same       bool              `json:"same"`
-	Calls      int               `json:"calls"` // that were compared
-	Output     *agent.Payload    `json:"output,omitempty"`
-	Error      *agent.RunError   `json:"error,omitempty"`
-	Difference *ReplayDifference `json:"difference,omitempty"`
-	Complete   bool              `json:"complete"` // whether the run had ended; else it was played as far as its journal goes
-}
-
-// ReplayDifference is where the two first differ. Call is 0 for the result.
-type ReplayDifference struct {
-	Call uint64 `json:"call,omitempty"`
-	Was  string `json:"was"`
-	Now  string `json:"now"`
-}
-
 // ReplayRun plays a run again, offline, with a plugin's code; its own when the reference is empty.
-func (c *Client) ReplayRun(ctx context.Context, id agent.RunID, plugin string) (out Replay, err error) {
+func (c *Client) ReplayRun(ctx context.Context, id agent.RunID, plugin string) (out agent.Replay, err error) {
 	in := map[string]string{}
 	if plugin != "" {
 		in["plugin"] = plugin
@@ -119,7 +78,7 @@ func (c *Client) ReplayRun(ctx context.Context, id agent.RunID, plugin string) (
 }
 
 // ReplayRunWith plays a run again with code that is not stored. The upload's name and version are of no use.
-func (c *Client) ReplayRunWith(ctx context.Context, id agent.RunID, u Upload) (out Replay, err error) {
+func (c *Client) ReplayRunWith(ctx context.Context, id agent.RunID, u Upload) (out agent.Replay, err error) {
 	h := header{"Content-Type": u.Type}
 	if u.Type == "" {
 		h["Content-Type"] = agent.TypeBytes

@@ -2,52 +2,11 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
 )
-
-// Instance is what is known of an instance. Shared, the state that clients see, and Own, its children, are in a single one only.
-type Instance struct {
-	Agent    string          `json:"agent"`
-	Key      string          `json:"key"`
-	Created  time.Time       `json:"created"`
-	Updated  time.Time       `json:"updated"`
-	Version  agent.Digest    `json:"version,omitempty"` // of the code that its newest turn ran
-	State    agent.StateSize `json:"state"`
-	LogBytes int64           `json:"log_bytes"`
-	Alarms   int64           `json:"alarms"`
-	Outbox   int64           `json:"outbox"` // messages that are on their way
-	Children int64           `json:"children"`
-	Sockets  int             `json:"sockets"` // open now
-	Waiting  int             `json:"waiting"` // turns in its line now
-	Commits  int64           `json:"commits"` // of all its life
-	Parent   *InstanceName   `json:"parent,omitempty"`
-	Shared   json.RawMessage `json:"shared,omitempty"`
-	Own      []InstanceName  `json:"own,omitempty"`
-}
-
-// InstanceName names an instance by its agent's name and its key.
-type InstanceName struct {
-	Agent string `json:"agent"`
-	Key   string `json:"key"`
-}
-
-// Alarm is an alarm of an instance, or a dead letter.
-type Alarm struct {
-	Name    string          `json:"name"`
-	Method  string          `json:"method"`
-	Payload json.RawMessage `json:"payload,omitempty"`
-	At      time.Time       `json:"at"`
-	Every   time.Duration   `json:"every,omitempty"` // nanoseconds in JSON
-	Cron    string          `json:"cron,omitempty"`
-	Zone    string          `json:"zone,omitempty"`
-	Attempt int             `json:"attempt,omitempty"` // that failed
-	Dead    bool            `json:"dead,omitempty"`
-	Error   string          `json:"error,omitempty"`
-}
 
 // CallInstance calls a method of an instance, which is made when it is not there. A timeout above 0 narrows the agent's limit on
 // wall time. The server goes on with a call whose ctx has ended, up to that limit.
@@ -64,13 +23,13 @@ func (c *Client) CallInstanceOnce(
 }
 
 // Instances lists an agent's instances in the order of their keys.
-func (c *Client) Instances(ctx context.Context, agentName string, p agent.Page) (List[Instance], error) {
-	return get[List[Instance]](ctx, c, path("agents", agentName, "instances")+pageQuery(p).encode())
+func (c *Client) Instances(ctx context.Context, agentName string, p agent.Page) (List[agent.Instance], error) {
+	return get[List[agent.Instance]](ctx, c, path("agents", agentName, "instances")+pageQuery(p).encode())
 }
 
 // Instance returns one instance.
-func (c *Client) Instance(ctx context.Context, agentName, key string) (Instance, error) {
-	return get[Instance](ctx, c, path("agents", agentName, "instances", key))
+func (c *Client) Instance(ctx context.Context, agentName, key string) (agent.Instance, error) {
+	return get[agent.Instance](ctx, c, path("agents", agentName, "instances", key))
 }
 
 // DeleteInstances deletes instances with all that is theirs.
@@ -89,8 +48,8 @@ func InstanceLog(agentName, key string) Log {
 }
 
 // Alarms lists an instance's alarms, dead letters too, in the order of their names.
-func (c *Client) Alarms(ctx context.Context, agentName, key string, p agent.Page) (List[Alarm], error) {
-	return get[List[Alarm]](ctx, c, path("agents", agentName, "instances", key, "alarms")+pageQuery(p).encode())
+func (c *Client) Alarms(ctx context.Context, agentName, key string, p agent.Page) (List[agent.Alarm], error) {
+	return get[List[agent.Alarm]](ctx, c, path("agents", agentName, "instances", key, "alarms")+pageQuery(p).encode())
 }
 
 // DeleteAlarm takes an alarm back, or drops a dead letter.
@@ -99,7 +58,7 @@ func (c *Client) DeleteAlarm(ctx context.Context, agentName, key, alarm string) 
 }
 
 // RetryAlarm makes a dead letter due now, with all its attempts.
-func (c *Client) RetryAlarm(ctx context.Context, agentName, key, alarm string) (out Alarm, err error) {
+func (c *Client) RetryAlarm(ctx context.Context, agentName, key, alarm string) (out agent.Alarm, err error) {
 	return out, c.do(ctx, "POST", path("agents", agentName, "instances", key, "alarms", alarm, "retry"), nil, nil, &out)
 }
 

@@ -25,12 +25,12 @@ until it is tried again or deleted.`,
 }
 
 func newAlarmList(c *cli) *cobra.Command {
-	list := func(cl *client.Client, ctx context.Context, args []string, page agent.Page) (client.List[client.Alarm], error) {
+	list := func(cl *client.Client, ctx context.Context, args []string, page agent.Page) (client.List[agent.Alarm], error) {
 		return cl.Alarms(ctx, args[0], args[1], page)
 	}
-	cmd := listOf(c, "list AGENT KEY", "List an instance's alarms, dead letters too", list, table[client.Alarm]{
+	cmd := listOf(c, "list AGENT KEY", "List an instance's alarms, dead letters too", list, table[agent.Alarm]{
 		what: "alarms", hint: "the agent's code sets them", header: []string{"NAME", "DUE", "METHOD", "EVERY", "STATUS", "PAYLOAD"},
-		row: func(a client.Alarm) []string {
+		row: func(a agent.Alarm) []string {
 			payload := ""
 			if a.Payload != nil {
 				payload = shownValue(agent.JSON(a.Payload))
@@ -42,7 +42,7 @@ func newAlarmList(c *cli) *cobra.Command {
 	return cmd
 }
 
-func alarmEvery(a client.Alarm) string {
+func alarmEvery(a agent.Alarm) string {
 	switch {
 	case a.Cron != "" && a.Zone != "":
 		return a.Cron + " " + a.Zone
@@ -54,7 +54,7 @@ func alarmEvery(a client.Alarm) string {
 	return ""
 }
 
-func alarmStatus(a client.Alarm) string {
+func alarmStatus(a agent.Alarm) string {
 	switch {
 	case a.Dead:
 		return fmt.Sprintf("dead after %d: %s", a.Attempt, plain(a.Error))

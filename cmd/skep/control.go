@@ -139,7 +139,7 @@ run show tells which call it is, skep inspect what it asked for. Then make it ag
 
 		ValidArgsFunction: c.complete(runIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			flags, res := cmd.Flags(), client.Resolution{Call: call}
+			flags, res := cmd.Flags(), agent.Resolution{Call: call}
 			said := 0
 			for _, f := range []struct{ flag, action string }{{"retry", "retry"}, {"answer", "answer"}, {"fail", "fail"}} {
 				if flags.Changed(f.flag) {

@@ -70,7 +70,7 @@ func readTree(ctx context.Context, cl *client.Client, id agent.RunID) (*tree, in
 		return nil, 0, err
 	}
 	t, n := newTree(), 0
-	for e, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[client.JournalEntry], error) {
+	for e, err := range client.All(ctx, func(ctx context.Context, p agent.Page) (client.List[agent.JournalEntry], error) {
 		return cl.Journal(ctx, id, p)
 	}) {
 		if err != nil {

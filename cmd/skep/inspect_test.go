@@ -10,16 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/api/client"
 )
 
 // entries makes a journal of lines: seconds since its beginning, life, kind, call, name, and JSON.
-func entries(t *testing.T, lines ...string) (out []client.JournalEntry) {
+func entries(t *testing.T, lines ...string) (out []agent.JournalEntry) {
 	t.Helper()
 	for i, line := range lines {
 		var at float64
 		f := strings.SplitN(line, " ", 6)
-		e := client.JournalEntry{Seq: int64(i + 1), Kind: f[2], Name: strings.TrimPrefix(f[4], "-")}
+		e := agent.JournalEntry{Seq: int64(i + 1), Kind: f[2], Name: strings.TrimPrefix(f[4], "-")}
 		for _, n := range []struct {
 			text string
 			v    any

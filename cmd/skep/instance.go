@@ -76,12 +76,12 @@ func newInstanceCall(c *cli) *cobra.Command {
 }
 
 func newInstanceList(c *cli) *cobra.Command {
-	list := func(cl *client.Client, ctx context.Context, args []string, page agent.Page) (client.List[client.Instance], error) {
+	list := func(cl *client.Client, ctx context.Context, args []string, page agent.Page) (client.List[agent.Instance], error) {
 		return cl.Instances(ctx, args[0], page)
 	}
-	cmd := listOf(c, "list AGENT", "List an agent's instances, in the order of their keys", list, table[client.Instance]{
+	cmd := listOf(c, "list AGENT", "List an agent's instances, in the order of their keys", list, table[agent.Instance]{
 		what: "instances", hint: "skep instance call AGENT KEY METHOD makes one", header: []string{"KEY", "STATE", "ALARMS", "CHILDREN", "UPDATED"},
-		row: func(i client.Instance) []string {
+		row: func(i agent.Instance) []string {
 			return []string{shownKey(i.Key), size(i.State.Bytes), strconv.FormatInt(i.Alarms, 10), strconv.FormatInt(i.Children, 10), when(i.Updated)}
 		},
 	})
@@ -125,7 +125,7 @@ func newInstanceShow(c *cli) *cobra.Command {
 	}
 }
 
-func instanceText(n client.InstanceName) string { return n.Agent + " " + shownKey(n.Key) }
+func instanceText(n agent.InstanceName) string { return n.Agent + " " + shownKey(n.Key) }
 
 // some is a number, or nothing when there is none.
 func some(n int64) string {

@@ -48,7 +48,7 @@ func (n *notes) add(e agent.Event) {
 }
 
 // explain adds to an entry what the notes have of it. Entries come in their order.
-func (n *notes) explain(e *client.JournalEntry) {
+func (n *notes) explain(e *agent.JournalEntry) {
 	switch e.Kind {
 	case "life":
 		if e.Life > 1 {

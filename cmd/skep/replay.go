@@ -49,7 +49,7 @@ sides, and the exit code is %d.`, exitDiffers),
 }
 
 // replay plays a run again with its own code, with that of a file or directory, or with a plugin's.
-func (c *cli) replay(ctx context.Context, cl *client.Client, id agent.RunID, with string) (client.Replay, error) {
+func (c *cli) replay(ctx context.Context, cl *client.Client, id agent.RunID, with string) (agent.Replay, error) {
 	if with == "" {
 		return cl.ReplayRun(ctx, id, "")
 	}
@@ -58,7 +58,7 @@ func (c *cli) replay(ctx context.Context, cl *client.Client, id agent.RunID, wit
 	}
 	p, err := c.readCodeAt(ctx, with)
 	if err != nil {
-		return client.Replay{}, err
+		return agent.Replay{}, err
 	}
 	r, err := cl.ReplayRunWith(ctx, id, client.Upload{Filename: p.File, Type: p.Type, Body: p.Body})
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *cli) replay(ctx context.Context, cl *client.Client, id agent.RunID, wit
 	return r, err
 }
 
-func (c *cli) printReplay(r client.Replay) error {
+func (c *cli) printReplay(r agent.Replay) error {
 	if c.json {
 		return c.printJSON(r)
 	}
@@ -89,7 +89,7 @@ func (c *cli) printReplay(r client.Replay) error {
 		}
 		return nil
 	}
-	d := client.ReplayDifference{}
+	d := agent.ReplayDifference{}
 	if r.Difference != nil {
 		d = *r.Difference
 	}

@@ -355,12 +355,12 @@ func TestRunIsUncertain(t *testing.T) {
 	s.skep("run", "resolve", string(ids["retry"]), "--retry")
 	s.skep("run", "resolve", string(ids["fail"]), "--fail", "it was declined")
 	call := s.reaches(ids["api"], "is uncertain", stands(agent.Uncertain)).Wait.Call
-	for _, bad := range []client.Resolution{{Call: call + 1, Action: "retry"}, {Call: call, Action: "guess"}, {Call: call, Action: "answer", Output: json.RawMessage(`7`)}} {
+	for _, bad := range []agent.Resolution{{Call: call + 1, Action: "retry"}, {Call: call, Action: "guess"}, {Call: call, Action: "answer", Output: json.RawMessage(`7`)}} {
 		if _, err := s.ResolveRun(t.Context(), ids["api"], bad); agent.KindOf(err) != agent.Invalid {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := s.ResolveRun(t.Context(), ids["api"], client.Resolution{Call: call, Action: "answer", Output: json.RawMessage(`{"status":200,"body":{"ok":true}}`)}); err != nil {
+	if _, err := s.ResolveRun(t.Context(), ids["api"], agent.Resolution{Call: call, Action: "answer", Output: json.RawMessage(`{"status":200,"body":{"ok":true}}`)}); err != nil {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{"answer": `[202,"they say so"]`, "retry": `[200,"POST /pay/retry"]`, "api": `[200,"{\"ok\":true}"]`} {
@@ -383,7 +383,7 @@ func TestRunIsUncertain(t *testing.T) {
 			t.Errorf("%s: an event is there %d times", key, n)
 		}
 	}
-	if _, err := s.ResolveRun(t.Context(), ids["retry"], client.Resolution{Call: call, Action: "retry"}); agent.KindOf(err) != agent.Conflict {
+	if _, err := s.ResolveRun(t.Context(), ids["retry"], agent.Resolution{Call: call, Action: "retry"}); agent.KindOf(err) != agent.Conflict {
 		t.Errorf("a run that has ended: %v", err)
 	}
 }

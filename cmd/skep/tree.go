@@ -7,7 +7,6 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/api/client"
 )
 
 // node is a line of a run's tree.
@@ -38,7 +37,7 @@ type tree struct {
 
 func newTree() *tree { return &tree{calls: map[uint64]*node{}} }
 
-func (t *tree) add(e client.JournalEntry) {
+func (t *tree) add(e agent.JournalEntry) {
 	if e.Time.Before(t.last) { // it has no time of its own, or the run's, which stands still while the run sleeps
 		e.Time = t.last
 	}
@@ -71,7 +70,7 @@ func (t *tree) add(e client.JournalEntry) {
 }
 
 // end fills in what became of a call; what its delivery says again is not taken twice.
-func (n *node) end(e client.JournalEntry) {
+func (n *node) end(e agent.JournalEntry) {
 	n.Took, n.Open = e.Time.Sub(n.At), false
 	if e.Output != nil {
 		n.Output = e.Output
@@ -82,7 +81,7 @@ func (n *node) end(e client.JournalEntry) {
 	n.Bytes = max(n.Bytes, e.Bytes)
 }
 
-func (t *tree) call(e client.JournalEntry) *node {
+func (t *tree) call(e agent.JournalEntry) *node {
 	n := &node{Kind: "call", Name: e.Name, Call: e.Call, Class: e.Class, At: e.Time, Bytes: e.Bytes, Input: e.Input}
 	switch e.Name {
 	case abi.CallSleep, abi.CallWait, abi.CallResult:
@@ -102,7 +101,7 @@ func (t *tree) put(n *node) {
 }
 
 // step begins a step, or ends one that is open.
-func (t *tree) step(e client.JournalEntry) {
+func (t *tree) step(e agent.JournalEntry) {
 	m := stepMark(e)
 	if n := t.open(m); n != nil {
 		n.Took, n.Open = e.Time.Sub(n.At), false
@@ -131,7 +130,7 @@ func (t *tree) open(m abi.StepMark) *node {
 }
 
 // stepMark reads what a step's entry says of it: its name alone, or all that its code said.
-func stepMark(e client.JournalEntry) abi.StepMark {
+func stepMark(e agent.JournalEntry) abi.StepMark {
 	m := abi.StepMark{Name: e.Name, Attempt: 1}
 	_ = json.Unmarshal(e.Input, &m)
 	return m

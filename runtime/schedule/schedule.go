@@ -25,7 +25,7 @@ type Schedule struct {
 }
 
 // A line has five fields, or six with the second first, or is a word such as @daily (crontab(5)).
-var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+var parser = cron.MustNewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
 // Parse reads an interval or a cron line with its zone, of the IANA database; an empty one is UTC.
 func Parse(every time.Duration, line, zone string) (Schedule, error) {
