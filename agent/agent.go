@@ -77,7 +77,7 @@ type Agent struct {
 	ID          AgentID           `json:"id"`
 	Name        string            `json:"name"`
 	Description string            `json:"description,omitempty"`
-	Plugin      string            `json:"plugin"`           // name, or name@version to pin one
+	Plugin      string            `json:"plugin,omitempty"` // name, or name@version to pin one; "" for an agent that runs only code that it is given
 	Config      map[string]string `json:"config,omitempty"` // plain settings the code may read; never secrets
 	Grants      Grants            `json:"grants"`
 	Limits      Limits            `json:"limits"` // zero fields mean the defaults
@@ -104,7 +104,9 @@ type Run struct {
 	Session  SessionID `json:"session"`
 	FirstSeq int64     `json:"first_seq"` // number of its first event in the session's log
 	Agent    string    `json:"agent"`
-	Plugin   Digest    `json:"plugin"` // the code it runs, fixed at creation
+	Plugin   Digest    `json:"plugin"`          // the code it runs, fixed at creation
+	Code     bool      `json:"code,omitempty"`  // that is not a plugin's, but was given with the run: a script of code mode
+	Tools    []string  `json:"tools,omitempty"` // of Code: the tools that it was given of those its agent is granted; nil means all of these
 	Function string    `json:"function"`
 	Input    Payload   `json:"input"`
 	Status   RunStatus `json:"status"`
@@ -115,6 +117,7 @@ type Run struct {
 
 	Parent  *RunParent `json:"parent,omitempty"` // the run that began it, when one did
 	Wait    *RunWait   `json:"wait,omitempty"`   // while it is Waiting, Paused or Uncertain
+	Asks    []Approval `json:"asks,omitempty"`   // questions to a person that are open
 	Lives   int        `json:"lives,omitempty"`  // cells it has had; more than one after a wait or a crash
 	Lost    int        `json:"lost,omitempty"`   // lives in a row that ended with their process or over a limit of memory
 	Created time.Time  `json:"created"`
@@ -130,7 +133,7 @@ type RunParent struct {
 
 // RunWait says what a run waits for that has no cell meanwhile.
 type RunWait struct {
-	For   string    `json:"for"`            // "sleep", "event", "run", "reply", "pause", "answer"; more than one thing is "several"
+	For   string    `json:"for"`            // "sleep", "event", "run", "reply", "approval", "pause", "answer"; more than one thing is "several"
 	Name  string    `json:"name,omitempty"` // of the event's type, the run, or what call it is whose reply is awaited, or whose effect is not known
 	Call  uint64    `json:"call,omitempty"` // its number in the journal
 	Until time.Time `json:"until,omitzero"` // when it goes on at the latest; zero when nothing says so

@@ -37,6 +37,11 @@ const (
 	EventAlarmFailed  // it failed for the last time and is kept as a dead letter; data: AlarmFired
 	EventConnected    // a socket; data: {"connection"}
 	EventDisconnected // data: {"connection"}
+
+	EventToolCalled        // a call of a tool was judged; data: ToolUse with its Decision
+	EventToolReturned      // a call that was allowed has ended; data: ToolUse
+	EventApprovalRequested // a person is asked; data: Approval
+	EventApprovalAnswered  // data: ApprovalAnswered
 )
 
 var eventNames = [...]string{
@@ -44,6 +49,7 @@ var eventNames = [...]string{
 	"grant.refused", "secret.used", "http.request", "changed",
 	"run.waiting", "run.resumed", "run.paused", "run.uncertain", "event.received", "step.started", "step.ended", "state.changed",
 	"instance.created", "instance.upgraded", "alarm.fired", "alarm.failed", "socket.connected", "socket.disconnected",
+	"tool.called", "tool.returned", "approval.requested", "approval.answered",
 }
 
 func (k EventKind) String() string               { return nameOf(eventNames[:], k) }

@@ -25,6 +25,7 @@ import (
 	"github.com/skep-dev/skep/runtime/sockets"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/ledger"
+	"github.com/skep-dev/skep/tools"
 	"github.com/skep-dev/skep/vault/inject"
 )
 
@@ -42,21 +43,22 @@ type Cells interface {
 
 // Options of a Runtime. A zero field means the default.
 type Options struct {
-	Log       *slog.Logger   // nil means nowhere
-	Workers   int            // runs executed at once; four for each processor, at least 16
-	Grace     time.Duration  // how long runs may go on once Run is told to stop; 10 s
-	Outside   time.Duration  // how long a run at rest keeps its cell for what it has asked of others; 10 s
-	Limits    agent.Limits   // what an agent gets that asks for nothing; agent.DefaultLimits
-	MaxLimits agent.Limits   // the most an agent may ask; agent.MaxLimits
-	Packages  plugins.Limits // of uploads
-	LogLines  int            // console lines of stateless calls that may wait to be written; 10,000
-	Tracer    trace.Tracer   // nil records nothing
-	Ledger    *ledger.Ledger // where usage is written down; nil means nowhere
-	Quotas    *quota.Keeper  // what has counted the day's usage; a new one unless given
-	Egress    *egress.Egress // the way out for agents' requests; nil refuses them all
-	Secrets   inject.Source  // of what goes into those; nil means that there are none
-	Queue     int            // turns that may wait for one instance; 256
-	Window    int            // bytes of recent events kept for each log somebody listens to; 1 MiB
+	Log       *slog.Logger     // nil means nowhere
+	Workers   int              // runs executed at once; four for each processor, at least 16
+	Grace     time.Duration    // how long runs may go on once Run is told to stop; 10 s
+	Outside   time.Duration    // how long a run at rest keeps its cell for what it has asked of others; 10 s
+	Limits    agent.Limits     // what an agent gets that asks for nothing; agent.DefaultLimits
+	MaxLimits agent.Limits     // the most an agent may ask; agent.MaxLimits
+	Packages  plugins.Limits   // of uploads
+	LogLines  int              // console lines of stateless calls that may wait to be written; 10,000
+	Tracer    trace.Tracer     // nil records nothing
+	Ledger    *ledger.Ledger   // where usage is written down; nil means nowhere
+	Quotas    *quota.Keeper    // what has counted the day's usage; a new one unless given
+	Egress    *egress.Egress   // the way out for agents' requests; nil refuses them all
+	Secrets   inject.Source    // of what goes into those; nil means that there are none
+	Tools     *tools.Catalogue // that agents may call; nil means that there are none
+	Queue     int              // turns that may wait for one instance; 256
+	Window    int              // bytes of recent events kept for each log somebody listens to; 1 MiB
 }
 
 // Runtime is safe for concurrent use. Its lock order: a lock of one part (queue, watches, records, feeds, a hub, a

@@ -1,0 +1,128 @@
+package abi
+
+// The calls of tools. A name is SERVER.METHOD; both parts may also be written as identifiers, as declarations have them.
+const (
+	CallTool         = "tool.call"     // ToolCall -> ToolResult
+	CallToolChange   = "tool.change"   // ToolChange -> empty: the calls that follow are approved together, or refused together
+	CallToolList     = "tool.list"     // ToolQuery -> Tools: those that are granted, with their first sentence
+	CallToolSearch   = "tool.search"   // ToolQuery -> Tools: by relevance
+	CallToolDescribe = "tool.describe" // ToolQuery -> ToolText: declarations in TypeScript
+
+	// Files of the session, artifacts among them.
+	CallFileRead = "file.read" // FileRead -> FilePart
+	CallFilePut  = "file.put"  // FilePut -> FileInfo
+	CallFileList = "file.list" // FileList -> Files
+
+	CallSkillList = "skill.list" // empty -> Skills
+	CallSkillLoad = "skill.load" // SkillLoad -> SkillText
+)
+
+// ToolCall calls a tool.
+type ToolCall struct {
+	Tool string `json:"tool"`
+	Args Raw    `json:"args,omitempty"` // an object; {} when empty
+}
+
+// ToolResult is what it returned: its structured content where there is some, else what its text is as JSON, else its text. What is no
+// JSON, or too large, is {"artifact": PATH, "type", "size"} in its place.
+type ToolResult struct {
+	Value Raw `json:"value"`
+}
+
+// ToolChange asks for calls to be approved as a whole. Each is then made by tool.call with the same arguments, once.
+type ToolChange struct {
+	Title string     `json:"title,omitempty"`
+	Calls []ToolCall `json:"calls"` // 1 to 256
+}
+
+// ToolQuery picks tools.
+type ToolQuery struct {
+	Query  string   `json:"query,omitempty"`  // search: words
+	Names  []string `json:"names,omitempty"`  // describe: names, or SERVER.*
+	Server string   `json:"server,omitempty"` // only of this one
+	Effect string   `json:"effect,omitempty"` // only up to this one
+	Level  string   `json:"level,omitempty"`  // describe: "names", "signatures", "compact" (the default), "full"
+	Limit  int      `json:"limit,omitempty"`  // 10 for search, all for list, unless given
+}
+
+// Tools answers it.
+type Tools struct {
+	Tools []ToolInfo `json:"tools"`
+	More  int        `json:"more,omitempty"` // that there are besides
+}
+
+// ToolInfo is what a list says of a tool.
+type ToolInfo struct {
+	Name        string `json:"name"`
+	Path        string `json:"path"` // how code writes it: tools.SERVER.METHOD
+	Effect      string `json:"effect"`
+	Description string `json:"description,omitempty"` // its first sentence
+}
+
+// ToolText is declarations.
+type ToolText struct {
+	Text string `json:"text"`
+}
+
+// FileRead reads a part of a file of the session.
+type FileRead struct {
+	Path   string `json:"path"`
+	Offset int64  `json:"offset,omitempty"`
+	Length int64  `json:"length,omitempty"` // up to 4 MiB; as much as that unless given
+}
+
+// FilePart is a part of a file.
+type FilePart struct {
+	Body []byte `json:"body"` // base64 in JSON
+	FileInfo
+}
+
+// FilePut writes a file of the session, whole.
+type FilePut struct {
+	Path string `json:"path"`
+	Type string `json:"type,omitempty"`
+	Body []byte `json:"body"`
+}
+
+// FileInfo is what is known of a file.
+type FileInfo struct {
+	Path string `json:"path"`
+	Type string `json:"type"`
+	Size int64  `json:"size"`
+}
+
+// FileList asks for the files whose paths begin so.
+type FileList struct {
+	Prefix string `json:"prefix,omitempty"`
+	After  string `json:"after,omitempty"`
+	Limit  int    `json:"limit,omitempty"` // 100 unless given, at most 1000
+}
+
+// Files answers it.
+type Files struct {
+	Files []FileInfo `json:"files"`
+	After string     `json:"after,omitempty"` // for the next page; empty at the end
+}
+
+// Skills lists skills.
+type Skills struct {
+	Skills []SkillInfo `json:"skills"`
+}
+
+// SkillInfo is what a list says of a skill.
+type SkillInfo struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// SkillLoad asks for a file of a skill, whose exact name it says.
+type SkillLoad struct {
+	Name string `json:"name"`
+	Path string `json:"path,omitempty"` // SKILL.md unless given
+}
+
+// SkillText is a file of a skill, and which others there are.
+type SkillText struct {
+	Text  string   `json:"text"`
+	Files []string `json:"files,omitempty"`
+}
