@@ -106,7 +106,7 @@ type Run struct {
 	Agent    string    `json:"agent"`
 	Plugin   Digest    `json:"plugin"`          // the code it runs, fixed at creation
 	Code     bool      `json:"code,omitempty"`  // that is not a plugin's, but was given with the run: a script of code mode
-	Tools    []string  `json:"tools,omitempty"` // of Code: the tools that it was given of those its agent is granted; nil means all of these
+	Tools    []string  `json:"tools,omitzero"` // of Code: the tools that it was given of those its agent is granted; nil means all of these
 	Function string    `json:"function"`
 	Input    Payload   `json:"input"`
 	Status   RunStatus `json:"status"`

@@ -150,7 +150,9 @@ type ToolStatus struct {
 	Protocol string      `json:"protocol,omitempty"` // revision of MCP that is spoken
 	Version  string      `json:"version,omitempty"`  // that the server says of itself
 	Restarts int         `json:"restarts,omitempty"`
-	Retry    time.Time   `json:"retry,omitzero"` // when it is tried again
+	Retry    time.Time   `json:"retry,omitzero"`   // when it is tried again
+	Notes    []string    `json:"notes,omitempty"`  // such as of tools that were left out, and why
+	Stderr   string      `json:"stderr,omitempty"` // the end of what a program has said there
 	Since    time.Time   `json:"since,omitzero"`
 }
 

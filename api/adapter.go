@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +31,7 @@ type endpoint struct {
 	call    func(ctx context.Context, src source, token agent.TokenID, body []byte) (any, error)
 }
 
-// handle makes an endpoint of a handler. Q is a request type (see plan). R is a struct for JSON, a made, a raw, a *stream,
+// handle makes an endpoint of a handler. Q is a request type (see plan). R is a struct for JSON, a made, a raw, a *content, a *stream,
 // a *socket or an *instanceSocket.
 func handle[Q, R any](f func(context.Context, Q) (R, error)) endpoint {
 	e := endpoint{in: reflect.TypeFor[Q](), out: reflect.TypeFor[R](), plan: planOf(reflect.TypeFor[Q]())}
@@ -144,6 +143,9 @@ func (s *Server) answer(req *request, r *route, c *fiber.Ctx) (any, error) {
 	}
 	p := &r.endpoint.plan
 	var body []byte
+	if p.stream && int64(c.Request().Header.ContentLength()) > r.limit {
+		return nil, tooLarge(r)
+	}
 	if p.json || p.raw {
 		if err := checkContent(p, string(c.Request().Header.ContentType()), string(c.Request().Header.ContentEncoding()),
 			c.Request().Header.ContentLength() == 0); err != nil {
@@ -157,14 +159,15 @@ func (s *Server) answer(req *request, r *route, c *fiber.Ctx) (any, error) {
 	return r.endpoint.call(req, fiberSource{c}, req.token.ID, body)
 }
 
+func tooLarge(r *route) error {
+	return &agent.Error{Kind: agent.Exhausted, Limit: r.limitKind, Msg: fmt.Sprintf("the body is larger than %d bytes", r.limit)}
+}
+
 // readBody returns the body as a slice of the caller's own.
 func readBody(c *fiber.Ctx, r *route) ([]byte, error) {
 	n := int64(c.Request().Header.ContentLength())
-	tooLarge := &agent.Error{
-		Kind: agent.Exhausted, Limit: r.limitKind, Msg: fmt.Sprintf("the body is larger than %d bytes", r.limit),
-	}
 	if n > r.limit {
-		return nil, tooLarge
+		return nil, tooLarge(r)
 	}
 	stream := c.Context().RequestBodyStream()
 	if stream == nil || n == 0 {
@@ -176,7 +179,7 @@ func readBody(c *fiber.Ctx, r *route) ([]byte, error) {
 		b = make([]byte, n)
 		_, err = io.ReadFull(stream, b)
 	} else if b, err = io.ReadAll(io.LimitReader(stream, r.limit+1)); int64(len(b)) > r.limit {
-		return nil, tooLarge
+		return nil, tooLarge(r)
 	}
 	if err != nil {
 		return nil, agent.Wrap(agent.Invalid, err, "the body ended before its declared length, or came too slowly")
@@ -217,6 +220,8 @@ func (s *Server) respond(l life, r *route, c *fiber.Ctx, req *request, out any) 
 		c.Status(status)
 		c.Response().SetBodyRaw(out.body)
 		return nil
+	case *content:
+		return s.respondContent(c, out)
 	case *stream:
 		c.Status(cmp.Or(out.status, http.StatusOK))
 		if out.header == nil {
@@ -237,7 +242,7 @@ func (s *Server) respond(l life, r *route, c *fiber.Ctx, req *request, out any) 
 	case *instanceSocket:
 		return s.upgradeInstance(l, c, out)
 	}
-	b, err := json.Marshal(out)
+	b, err := encodeJSON(out)
 	if err != nil {
 		return fmt.Errorf("encode response: %w", err)
 	}
@@ -263,13 +268,13 @@ func (s *Server) fail(c *fiber.Ctx, req *request, err error) error {
 		level = slog.LevelError
 	}
 	s.o.Log.Log(req, level, "api: request failed", "method", strings.Clone(c.Method()),
-		"path", strings.Clone(c.Path()), "status", p.Status, "err", err)
+		"path", loggedPath(strings.Clone(c.Path())), "status", p.Status, "err", err)
 
 	c.Response().ResetBody()
 	s.mark(c, req)
 	switch {
 	case p.Status == http.StatusUnauthorized:
-		c.Set("WWW-Authenticate", `Bearer realm="skep"`)
+		c.Set("WWW-Authenticate", challenge(c, err))
 	case p.worthRetrying():
 		c.Set("Retry-After", p.retryAfter())
 	}
@@ -290,7 +295,7 @@ func (s *Server) refuse(c *fiber.Ctx, err error) error {
 	if fe, ok := errors.AsType[*fiber.Error](err); ok {
 		switch fe.Code {
 		case http.StatusNotFound:
-			err = agent.Errorf(agent.NotFound, "there is nothing at %s %.200q", c.Method(), c.Path())
+			err = agent.Errorf(agent.NotFound, "there is nothing at %s %.200q", c.Method(), loggedPath(c.Path()))
 		case http.StatusMethodNotAllowed:
 			err = invalidAs(fe.Code, fmt.Sprintf("%s is not a method of this resource", c.Method()), "see the Allow header")
 		case http.StatusInternalServerError:

@@ -111,9 +111,11 @@ func (s *Server) agentGrants(ctx context.Context, q agentRequest) (agentGrants, 
 	if err != nil {
 		return agentGrants{}, err
 	}
-	p, err := s.st.Plugin(ctx, a.App, a.Plugin)
-	if err != nil {
-		return agentGrants{}, err
+	var p agent.Plugin
+	if a.Plugin != "" { // else it runs only code that it is given
+		if p, err = s.st.Plugin(ctx, a.App, a.Plugin); err != nil {
+			return agentGrants{}, err
+		}
 	}
 	out := agentGrants{
 		Granted: a.Grants, Asked: p.Asks, Missing: []string{}, Words: append([]string{}, a.Grants.Words()...),

@@ -18,9 +18,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/mcp"
 	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/tools"
+	toolmcp "github.com/skep-dev/skep/tools/mcp"
 	"github.com/skep-dev/skep/vault"
 )
 
@@ -36,7 +39,13 @@ type Options struct {
 	Hosts     []string         // further Host names to accept when listening on a loopback address
 	Now       func() time.Time // for tokens; nil means time.Now
 	Vault     *vault.Vault     // nil keeps no secrets
+	LinkKey   []byte           // that links to approvals are made with, 32 bytes or more; nil makes one that is gone at the end
+	URL       string           // by which people reach the server, for links; "" means as the request did
+	Tools     *tools.Catalogue // the same as the runtime's; nil means that there are none
+	OAuth     *toolmcp.OAuth   // authorizes Skep with servers of tools; nil authorizes with none
 	Tracer    trace.Tracer     // nil records nothing
+	MCPKey    []byte           // seals what MCP clients carry between calls; drawn anew unless given
+	MCPWait   time.Duration    // how long a call of an MCP client waits for a person; 0 means 45 s
 }
 
 // Sizes and times that no option changes.
@@ -77,6 +86,9 @@ func (o *Options) withDefaults() Options {
 	if out.Now == nil {
 		out.Now = time.Now
 	}
+	if out.LinkKey == nil {
+		out.LinkKey = newLinkKey()
+	}
 	if out.Tracer == nil {
 		out.Tracer = telemetry.None()
 	}
@@ -94,6 +106,8 @@ type Server struct {
 	routes  []route
 	doc     []byte // the OpenAPI document
 	metrics *metrics
+	mcp     *mcp.Handler
+	boards  boards
 	started time.Time
 	stopped atomic.Bool
 	sockets sync.WaitGroup // WebSockets and uploads, which outlive their handlers
@@ -106,6 +120,7 @@ func New(rt *runtime.Runtime, st *store.Store, o *Options) *Server {
 		rt: rt, st: st, o: opts, tokens: newTokens(st, opts.Now), ids: newRequestIDs(),
 		started: opts.Now(),
 	}
+	s.mcp = s.newMCP()
 	s.routes = s.table()
 	s.metrics = newMetrics(s)
 	s.doc = document(s.routes, opts.Version)
@@ -120,6 +135,7 @@ type life struct{ soft, hard context.Context }
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	hard, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
+	defer s.mcp.Close()
 	conns := newConns(ln)
 	app := s.fiber(life{ctx, hard}, isLoopback(ln.Addr()))
 
@@ -135,6 +151,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	}
 
 	s.stopped.Store(true)
+	s.mcp.Stop()
 	timeout, cancel := context.WithTimeout(hard, s.o.Drain)
 	defer cancel()
 	err := app.ShutdownWithContext(timeout)

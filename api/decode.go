@@ -1,9 +1,11 @@
 package api
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -24,7 +26,7 @@ import (
 //	path:"name"     a parameter of the path
 //	query:"name"    a parameter of the query string
 //	header:"Name"   a header
-//	body:"json"     the body, decoded strictly from JSON; body:"raw" is the body's bytes
+//	body:"json"     the body, decoded strictly from JSON; body:"raw" is the body's bytes, body:"stream" an io.Reader of them
 //	once:"-"        a store.Once made of the Idempotency-Key header
 //	meta:"…"        what the server knows of the request: method, url, host, headers (all of them) or token
 //
@@ -33,6 +35,7 @@ type plan struct {
 	fields []fieldPlan
 	json   bool // whether the body is JSON
 	raw    bool // whether the body is taken as it is
+	stream bool // whether the handler reads it
 	once   bool
 }
 
@@ -70,6 +73,8 @@ func planOf(t reflect.Type) plan {
 			panic(fmt.Sprintf("api: field %s of %s is not a store.Once", f.Name, t))
 		case fp.source == "body" && fp.name == "json":
 			p.json = true
+		case fp.source == "body" && fp.name == "stream":
+			p.stream = true
 		case fp.source == "body":
 			p.raw = true
 		case fp.source == "once":
@@ -86,6 +91,7 @@ type source interface {
 	query(name string) string
 	header(name string) string
 	headers() [][2]string
+	body() io.Reader // of a handler that reads it
 	method() string
 	url() string
 }
@@ -107,8 +113,12 @@ func (p *plan) decode(v reflect.Value, src source, token agent.TokenID, body []b
 		case "header":
 			s = src.header(f.name)
 		case "body":
-			if f.name == "raw" {
+			switch f.name {
+			case "raw":
 				fv.SetBytes(body)
+				continue
+			case "stream":
+				fv.Set(reflect.ValueOf(src.body()))
 				continue
 			}
 			if len(body) == 0 {
@@ -241,7 +251,13 @@ func onceOf(src source, token agent.TokenID, body []byte) (store.Once, error) {
 // fiberSource reads from a fiber context, whose own strings are valid only during the handler, and copies them.
 type fiberSource struct{ c *fiber.Ctx }
 
-func (s fiberSource) path(name string) string   { return strings.Clone(s.c.Params(name)) }
+func (s fiberSource) path(name string) string {
+	if name == "path" { // the rest, slashes included
+		name = "*"
+	}
+	return strings.Clone(s.c.Params(name))
+}
+
 func (s fiberSource) header(name string) string { return string(s.c.Request().Header.Peek(name)) }
 func (s fiberSource) method() string            { return strings.Clone(s.c.Method()) }
 
@@ -279,4 +295,35 @@ func checkContent(p *plan, contentType, encoding string, empty bool) error {
 	}
 	return invalidAs(http.StatusUnsupportedMediaType, fmt.Sprintf("content type %.80q is not supported here", contentType),
 		"send JSON, with the header Content-Type: application/json")
+}
+
+func (s fiberSource) body() io.Reader {
+	n, stream := int64(s.c.Request().Header.ContentLength()), s.c.Context().RequestBodyStream()
+	if stream == nil || n == 0 {
+		return bytes.NewReader(nil)
+	}
+	return &bodyReader{stream, n}
+}
+
+// bodyReader is a body of which left bytes are to come, or any number when that is below 0.
+type bodyReader struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	if b.left > 0 {
+		p = p[:min(int64(len(p)), b.left)]
+	}
+	n, err := b.r.Read(p)
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	if err != nil && (err != io.EOF || b.left > 0) {
+		err = agent.Wrap(agent.Invalid, err, "the body ended before its declared length, or came too slowly")
+	}
+	return n, err
 }

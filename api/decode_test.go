@@ -37,6 +37,7 @@ func (f fixed) header(name string) string  { return f.h[name] }
 func (f fixed) headers() (out [][2]string) { return out }
 func (f fixed) method() string             { return f.m }
 func (f fixed) url() string                { return f.u }
+func (f fixed) body() io.Reader            { return strings.NewReader("") }
 
 type inner struct {
 	Limit int `query:"limit"`

@@ -106,3 +106,15 @@ func required(v reflect.Value) error {
 	}
 	return nil
 }
+
+// encodeJSON encodes v and leaves the JSON that is in it as it is: json.Marshal would escape <, > and & in it, and the bytes would no longer be
+// those that a digest beside them is of.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

@@ -139,6 +139,15 @@ func (f figures) Collect(ch chan<- prometheus.Metric) {
 	counter("skep_wakes_total", "Runs that went on in another cell.", st.Wakes)
 	tell(prometheus.CounterValue, "skep_wake_seconds_total", "Time from when they could go on until their cell began.", st.Waking.Seconds())
 
+	if f.s.o.Tools != nil {
+		for _, t := range f.s.o.Tools.Totals() {
+			of := []string{"app", string(t.App), "server", t.Server}
+			counter("skep_tool_calls_total", "Calls of tools that were made.", t.Calls, of...)
+			counter("skep_tool_calls_failed_total", "Of these, those that failed.", t.Failed, of...)
+			tell(prometheus.CounterValue, "skep_tool_seconds_total", "Time that they took, waiting for others included.", t.Took.Seconds(), of...)
+		}
+	}
+
 	w := f.s.st.Stats()
 	counter("skep_store_batches_total", "Durable commits, each of many transactions.", w.Batches)
 	counter("skep_store_transactions_total", "Transactions committed.", w.Transactions)

@@ -164,7 +164,7 @@ func (r *route) mediaTypes() []string {
 // resultType returns the type that a handler's result has in JSON, nil when it is not JSON.
 func resultType(t reflect.Type) reflect.Type {
 	switch t {
-	case reflect.TypeFor[nothing](), reflect.TypeFor[raw](), reflect.TypeFor[*socket]():
+	case reflect.TypeFor[nothing](), reflect.TypeFor[raw](), reflect.TypeFor[*content](), reflect.TypeFor[*socket]():
 		return nil
 	}
 	if m, ok := reflect.Zero(t).Interface().(interface{ result() (any, bool) }); ok {

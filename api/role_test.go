@@ -12,7 +12,7 @@ import (
 )
 
 // ownersOnly is what a developer may not do. A route that needs an owner, and one that does not, is a decision.
-var ownersOnly = []string{"putSecret", "updateSecret", "deleteSecret", "rollbackSecret", "rewrapSecrets", "createApp", "updateApp", "deleteApp", "createToken", "deleteToken", "deleteTokens", "backup"}
+var ownersOnly = []string{"putPolicy", "classifyTools", "pinTools", "putSecret", "updateSecret", "deleteSecret", "rollbackSecret", "rewrapSecrets", "createApp", "updateApp", "deleteApp", "createToken", "deleteToken", "deleteTokens", "backup"}
 
 func TestRoutesThatNeedAnOwner(t *testing.T) {
 	r := start(t, nil)

@@ -3,9 +3,11 @@ package api
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/tools/skill"
 )
 
 // route is one operation. The fiber routes and the OpenAPI document are both made from the table of routes.
@@ -84,6 +86,17 @@ func (s *Server) table() []route {
 		{method: "GET", path: "/v1/sessions/{id}/events", id: "sessionEvents", summary: "Read or follow a session's log", endpoint: handle(s.sessionEvents), media: events, results: eventResults()},
 		{method: "GET", path: "/v1/sessions/{id}/ws", id: "sessionSocket", summary: "Follow a session's log and send messages over a WebSocket", status: 101, endpoint: handle(s.sessionSocket)},
 
+		{method: "GET", path: "/v1/sessions/{id}/files", id: "listFiles", summary: "List a session's files, in the order of their paths", endpoint: handle(s.listFiles)},
+		{method: "GET", path: "/v1/sessions/{id}/files/{path}", id: "getFile", summary: "Download a session's file, or a part of it with a Range header", endpoint: handle(s.getFile), media: []string{typeAny}, results: fileResults()},
+		{method: "PUT", path: "/v1/sessions/{id}/files/{path}", id: "putFile", summary: "Store a file with a session", endpoint: handle(s.putFile), limit: agent.MaxFile},
+		{method: "DELETE", path: "/v1/sessions/{id}/files/{path}", id: "deleteFile", summary: "Delete a session's file", status: 204, endpoint: handle(s.deleteFile)},
+
+		{method: "POST", path: "/v1/skills", id: "putSkill", summary: "Store a skill: a zip archive of its folder", status: 201, endpoint: handle(s.putSkill), limit: skill.MaxBytes, limitKind: agent.LimitUpload, results: skillResults()},
+		{method: "GET", path: "/v1/skills", id: "listSkills", summary: "List skills, in the order of their names", endpoint: handle(s.listSkills)},
+		{method: "GET", path: "/v1/skills/{name}", id: "getSkill", summary: "Show a skill", endpoint: handle(s.getSkill)},
+		{method: "GET", path: "/v1/skills/{name}/files/{path}", id: "getSkillFile", summary: "Read a file of a skill", endpoint: handle(s.getSkillFile), media: []string{typeAny}},
+		{method: "DELETE", path: "/v1/skills/{name}", id: "deleteSkill", summary: "Delete a skill", status: 204, endpoint: handle(s.deleteSkill)},
+
 		{method: "POST", path: "/v1/runs", id: "startRun", summary: "Start a run", status: 202, endpoint: handle(s.startRun)},
 		{method: "GET", path: "/v1/runs", id: "listRuns", summary: "List runs, newest first", endpoint: handle(s.listRuns)},
 		{method: "POST", path: "/v1/runs/cancel", id: "cancelRuns", summary: "Cancel runs", endpoint: handle(s.cancelRuns)},
@@ -104,7 +117,46 @@ func (s *Server) table() []route {
 		{method: "POST", path: "/v1/runs/{id}/replay", id: "replayRun", summary: "Play a run again, offline, with its own code or with other code", endpoint: handle(s.replayRun), limit: up,
 			limitKind: agent.LimitUpload, takes: reflect.TypeFor[newReplay]()},
 
-		{method: "POST", path: "/v1/code", id: "runCode", summary: "Run code once; nothing is kept", endpoint: handle(s.code)},
+		{method: "POST", path: "/v1/code", id: "runCode", summary: "Run code: sealed and once, or with tools as a durable run", endpoint: handle(s.code), results: codeResults()},
+
+		{method: "GET", path: "/v1/approvals", id: "listApprovals", summary: "List what waits for a person, oldest first", endpoint: handle(s.listApprovals)},
+		{method: "GET", path: "/v1/approvals/events", id: "approvalEvents", summary: "Follow what is asked and answered, beginning with what is open", endpoint: handle(s.approvalEvents), media: events, results: eventResults()},
+		{method: "POST", path: "/v1/approvals/answer", id: "answerApprovals", summary: "Answer questions", endpoint: handle(s.answerApprovals)},
+		{method: "GET", path: "/v1/approvals/{id}", id: "getApproval", summary: "Show a question that is open", endpoint: handle(s.getApproval)},
+		{method: "POST", path: "/v1/approvals/{id}/answer", id: "answerApproval", summary: "Answer a question", endpoint: handle(s.answerApproval)},
+		{method: "POST", path: "/v1/approvals/{id}/link", id: "linkApproval", summary: "Make a link by which a person can answer a question, once", status: 201, endpoint: handle(s.linkApproval)},
+		{method: "GET", path: "/approve/{token}", id: "showApprove", summary: "Show the question of a link", endpoint: handle(s.showApprove), open: true, media: []string{typeHTML, typeJSON}, results: approveResults()},
+		{method: "POST", path: "/approve/{token}", id: "postApprove", summary: "Answer the question of a link", endpoint: handle(s.postApprove), open: true, media: []string{typeHTML, typeJSON}, results: answeredResults(),
+			limit: maxAnswer, takes: reflect.TypeFor[linkAnswer]()},
+
+		{method: "POST", path: "/v1/programs", id: "runProgram", summary: "Run a bounded program of tool calls", endpoint: handle(s.runProgram), results: codeResults()},
+		{method: "POST", path: "/v1/programs/check", id: "checkProgram", summary: "Check a bounded program, and run nothing", endpoint: handle(s.checkProgram)},
+		{method: "GET", path: "/v1/programs/schema", id: "programSchema", summary: "The JSON Schema of bounded programs", endpoint: handle(s.programSchema), open: true, media: []string{"application/schema+json"}},
+
+		{method: "POST", path: "/v1/tools/servers", id: "addToolServer", summary: "Add a server of tools, and ask it what it has", status: 201, endpoint: handle(s.addToolServer), limit: maxToolServer},
+		{method: "GET", path: "/v1/tools/servers", id: "listToolServers", summary: "List servers of tools and how they stand, by name", endpoint: handle(s.listToolServers)},
+		{method: "GET", path: "/v1/tools/servers/{name}", id: "getToolServer", summary: "Show a server of tools and how it stands", endpoint: handle(s.getToolServer)},
+		{method: "PATCH", path: "/v1/tools/servers/{name}", id: "updateToolServer", summary: "Change a server of tools", endpoint: handle(s.updateToolServer), limit: maxToolServer},
+		{method: "DELETE", path: "/v1/tools/servers/{name}", id: "deleteToolServer", summary: "Remove a server of tools, and end it", status: 204, endpoint: handle(s.deleteToolServer)},
+		{method: "POST", path: "/v1/tools/servers/{name}/refresh", id: "refreshToolServer", summary: "Ask a server of tools anew what it has", endpoint: handle(s.refreshToolServer)},
+		{method: "POST", path: "/v1/tools/servers/{name}/authorize", id: "authorizeTools", summary: "Begin to authorize Skep with a server of tools, on a page that a person opens", endpoint: handle(s.authorizeTools)},
+		{method: "GET", path: "/v1/tools/servers/{name}/authorize", id: "toolAuthorization", summary: "Show whether Skep is authorized with a server of tools", endpoint: handle(s.toolAuthorization)},
+		{method: "DELETE", path: "/v1/tools/servers/{name}/authorize", id: "forgetToolAuthorization", summary: "Delete what a server of tools has given Skep", status: 204, endpoint: handle(s.forgetAuthorization)},
+		{method: "GET", path: callbackPath, id: "oauthCallback", summary: "Where a server of tools sends a person back to", endpoint: handle(s.oauthCallback), open: true,
+			media: []string{typeHTML, typeJSON}, results: map[int]reflect.Type{http.StatusOK: reflect.TypeFor[authorized]()}},
+		{method: "GET", path: "/v1/tools", id: "listTools", summary: "List tools by name, or those that words speak of", endpoint: handle(s.listTools)},
+		{method: "GET", path: "/v1/tools/declarations", id: "toolDeclarations", summary: "Declare tools in TypeScript, as code mode shows them", endpoint: handle(s.toolDeclarations)},
+		{method: "PUT", path: "/v1/tools/effects", id: "classifyTools", summary: "Say what tools can do", owner: "classify tools", endpoint: handle(s.classifyTools)},
+		{method: "POST", path: "/v1/tools/pin", id: "pinTools", summary: "Accept tools as they are now", owner: "accept changed tools", endpoint: handle(s.pinTools)},
+		{method: "GET", path: "/v1/tools/{name}", id: "getTool", summary: "Show a tool", endpoint: handle(s.getTool)},
+		{method: "POST", path: "/v1/tools/{name}/call", id: "callTool", summary: "Call a tool in a run of its own", endpoint: handle(s.callTool), limit: call, results: codeResults()},
+
+		{method: "GET", path: "/v1/policy", id: "getPolicy", summary: "Show the app's policy, or a former one", endpoint: handle(s.getPolicy)},
+		{method: "PUT", path: "/v1/policy", id: "putPolicy", summary: "Set the app's policy", owner: "set the policy", endpoint: handle(s.putPolicy)},
+		{method: "GET", path: "/v1/policy/history", id: "policyHistory", summary: "List the policies that are kept, newest first", endpoint: handle(s.policyHistory)},
+		{method: "POST", path: "/v1/policy/test", id: "testPolicy", summary: "Run the examples of a policy", endpoint: handle(s.testPolicy)},
+		{method: "POST", path: "/v1/policy/lint", id: "lintPolicy", summary: "Look for what is probably not meant in a policy", endpoint: handle(s.lintPolicy)},
+		{method: "POST", path: "/v1/policy/explain", id: "explainPolicy", summary: "Tell what becomes of a call, and why", endpoint: handle(s.explainPolicy)},
 
 		{method: "PUT", path: "/v1/secrets/{name}", id: "putSecret", summary: "Set a secret's value, which nothing returns", owner: "set secrets", endpoint: handle(s.putSecret)},
 		{method: "GET", path: "/v1/secrets", id: "listSecrets", summary: "List secrets, newest first, without their values", endpoint: handle(s.listSecrets)},
@@ -145,6 +197,7 @@ func (s *Server) table() []route {
 			summary: "Pass a request to the agent's fetch handler", endpoint: handle(s.fetch), limit: call, media: []string{typeAny},
 		})
 	}
+	rs = append(rs, s.mcpRoutes(call)...)
 	for i := range rs {
 		r := &rs[i]
 		r.index = i
@@ -161,8 +214,10 @@ func (s *Server) table() []route {
 	return rs
 }
 
-// passes reports whether the route passes requests on to agents, whose query is then none of ours.
-func (r *route) passes() bool { return strings.HasSuffix(r.path, "/{path}") }
+// passes reports whether the route passes requests on to agents, whose query is then none of ours: its handler takes the path from the URL.
+func (r *route) passes() bool {
+	return strings.HasSuffix(r.path, "/{path}") && !slices.ContainsFunc(r.plan.fields, func(f fieldPlan) bool { return f.source == "path" && f.name == "path" })
+}
 
 // fiberPath turns /v1/agents/{name}/http/{path} into /v1/agents/:name/http/*.
 func fiberPath(path string) string {

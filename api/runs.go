@@ -35,7 +35,7 @@ func (s *Server) startRun(ctx context.Context, q startRunRequest) (made[agent.Ru
 // queued returns a run as it was when it was made, which is what a replay answers with.
 func queued(r agent.Run) agent.Run {
 	r.Status, r.Output, r.Error, r.Usage, r.Started, r.Ended = agent.Queued, nil, nil, agent.Usage{}, time.Time{}, time.Time{}
-	r.Wait, r.Lives, r.Lost = nil, 0, 0
+	r.Wait, r.Asks, r.Lives, r.Lost = nil, nil, 0, 0
 	return r
 }
 

@@ -76,6 +76,11 @@ func (r *rig) other(name agent.App) other {
 	if res := r.do("PUT", "/v1/secrets/bees-secret", `{"value":"bees-value"}`, headerApp, string(name)); res.StatusCode >= 300 {
 		r.t.Fatalf("%s %s", res.Status, res.body)
 	}
+	if res := r.do("PUT", "/v1/sessions/"+string(se.ID)+"/files/bees-file", "bees-bytes", headerApp, string(name)); res.StatusCode >= 300 {
+		r.t.Fatalf("%s %s", res.Status, res.body)
+	}
+	_, _, err = cl.PutSkill(ctx, packed(r.t, "bees-skill"))
+	must(err)
 	_, tok := r.as(agent.Owner, name)
 	return other{
 		params: map[string]string{
@@ -83,8 +88,10 @@ func (r *rig) other(name agent.App) other {
 			"/v1/agents/{name}/http/{path}": "x", "/v1/agents/{name}/state/{key}": "bees-key",
 			"/v1/agents/{name}/instances/{key}": "bees-one", "/v1/agents/{name}/instances/{key}/call/{method}": "echo",
 			"/v1/agents/{name}/instances/{key}/storage/{entry}": "bees-own", "/v1/agents/{name}/instances/{key}/alarms/{alarm}": "bees-alarm",
-			"/agents/{name}": "bees-agent", "/agents/{name}/{key}": "bees-one", "/v1/runs/{id}/events/{type}": "approval", "/v1/sessions/{id}": string(se.ID), "/v1/runs/{id}": string(run.ID),
-			"/v1/tokens/{id}": string(tok.ID), "/v1/apps/{name}": string(name), "/v1/secrets/{name}": "bees-secret",
+			"/mcp/{agent}": "bees-agent", "/mcp/code/{agent}": "bees-agent", "/mcp/serve/{agent}": "bees-agent",
+			"/agents/{name}": "bees-agent", "/agents/{name}/{key}": "bees-one", "/v1/runs/{id}/events/{type}": "approval", "/v1/sessions/{id}": string(se.ID), "/v1/sessions/{id}/files/{path}": "bees-file",
+			"/v1/skills/{name}": "bees-skill", "/v1/skills/{name}/files/{path}": "SKILL.md", "/v1/runs/{id}": string(run.ID),
+			"/v1/tokens/{id}": string(tok.ID), "/v1/apps/{name}": string(name), "/v1/secrets/{name}": "bees-secret", "/v1/approvals/{id}": string(run.ID) + "-1",
 		},
 		bodies: map[string]string{
 			"createAgent": `{"name":"x","plugin":"bees-code"}`, "updateAgent": `{"description":"x"}`, "deleteAgents": `{"names":["bees-agent"]}`,
@@ -93,7 +100,8 @@ func (r *rig) other(name agent.App) other {
 			"pauseRuns": fmt.Sprintf(`{"ids":[%q]}`, run.ID), "resumeRuns": fmt.Sprintf(`{"ids":[%q]}`, run.ID), "terminateRuns": fmt.Sprintf(`{"ids":[%q]}`, run.ID),
 			"sendEvent": `{"by":"bees"}`, "restartRun": "{}", "resolveRun": `{"call":1,"action":"retry"}`, "deleteInstances": `{"keys":["bees-one"]}`, "putStorage": "2",
 			"createToken": fmt.Sprintf(`{"name":"x","app":%q}`, name), "deleteTokens": fmt.Sprintf(`{"ids":[%q]}`, tok.ID),
-			"createApp": `{"name":"c"}`, "updateApp": `{"weight":7}`, "putState": "2",
+			"createApp": `{"name":"c"}`, "updateApp": `{"weight":7}`, "putState": "2", "putFile": "2",
+			"answerApprovals": fmt.Sprintf(`{"ids":["%s-1"],"allow":true}`, run.ID), "answerApproval": `{"allow":true}`, "linkApproval": "{}",
 			"updateSecret": `{"description":"x"}`, "rollbackSecret": `{"version":1}`,
 		},
 		marks: []string{"bees-", string(a.ID), string(se.ID), string(run.ID), string(tok.ID)},
@@ -103,7 +111,7 @@ func (r *rig) other(name agent.App) other {
 				"/v1/sessions/" + string(se.ID) + "/events", "/v1/agents/bees-agent/logs",
 				"/v1/secrets", "/v1/secrets/bees-secret", "/v1/agents/bees-agent/state", "/v1/agents/bees-agent/state/bees-key",
 				"/v1/agents/bees-agent/instances", "/v1/agents/bees-agent/instances/bees-one/storage", "/v1/agents/bees-agent/instances/bees-one/alarms",
-				"/v1/agents/bees-agent/instances/bees-one/events"} {
+				"/v1/agents/bees-agent/instances/bees-one/events", "/v1/sessions/" + string(se.ID) + "/files", "/v1/skills"} {
 				all.Write(r.do("GET", target, "", headerApp, string(name)).body)
 			}
 			return all.String()
@@ -128,7 +136,9 @@ func (o other) target(t *testing.T, path string) string {
 
 // ownThings lists the operations that a token may use for things of its own app whatever the other app has.
 var ownThings = map[string]string{
-	"putPlugin": "export {}", "runCode": `{"code":"x","function":"echo"}`, "putSecret": `{"value":"mine-value"}`,
+	"putPlugin": "export {}", "runCode": `{"code":"x","function":"echo"}`, "putSecret": `{"value":"mine-value"}`, "putSkill": string(mySkill),
+	"putPolicy": `{"text":"read: allow\n"}`, "testPolicy": "{}", "lintPolicy": "{}", "explainPolicy": `{"tool":"files.read"}`,
+	"runProgram": `{"program":{"steps":[{"step":"return"}]},"wait":0}`, "checkProgram": `{"program":{"steps":[{"step":"return"}]}}`,
 }
 
 // Every operation of the table is tried with a token of one app on what another app has. A new operation is covered by what its path
@@ -159,6 +169,11 @@ func TestAppsAreSealed(t *testing.T) {
 			switch {
 			case isOwn:
 				target, body = strings.ReplaceAll(target, "bees-", "mine-"), own
+			case op.path == "/mcp", op.path == "/mcp/code": // they name nothing, and answer in terms of MCP
+				if res := r.do(op.method, target, body, append(headers, headerApp, "b")...); res.StatusCode != http.StatusForbidden {
+					t.Errorf("%s %s for app b: %s %.300s", op.method, target, res.Status, res.body)
+				}
+				return
 			case body == "" && target == op.path && op.method != "GET" && !op.whole:
 				t.Fatalf("say in other what of another app the body of %s can name, or in ownThings that it can name nothing", op.id)
 			}

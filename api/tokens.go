@@ -92,6 +92,7 @@ func (s *Server) removeTokens(ctx context.Context, ids ...agent.TokenID) error {
 	gone, err := s.tokens.remove(ctx, requestOf(ctx).token.App, ids...)
 	for _, t := range gone {
 		s.rt.CloseSockets(t.ID)
+		s.mcp.Forget(t.ID)
 		err = errors.Join(err, s.auditToken(ctx, "token.delete", t))
 	}
 	return err

@@ -64,6 +64,7 @@ type Host struct {
 	preparing *fair.Gate // takes long at times, so what is quick does not stand in line with it:
 	bundling  *fair.Gate // of code that runs once
 	loadings  loadings
+	bundles   bundles
 }
 
 // New starts the engines, which takes about half a second the first time and some 50 ms with a warm CacheDir.
@@ -224,14 +225,34 @@ func (h *Host) Eval(ctx context.Context, src agent.Source, c Call) (Result, erro
 	return res, err
 }
 
+// Bundle makes one text of a script, as Eval runs it, or says what is wrong with it.
+func (h *Host) Bundle(ctx context.Context, who Who, src agent.Source) (Bundled, error) {
+	if src.Kind != agent.Script {
+		return Bundled{}, agent.Errorf(agent.Invalid, "only scripts are bundled")
+	}
+	b, err := h.bundle(ctx, Call{Tenant: who.App, Agent: who.Agent, Weight: who.Weight}, src)
+	if err != nil {
+		return Bundled{}, err
+	}
+	return Bundled{b.Code, b.Map}, nil
+}
+
 // bundle makes one text of code that runs once, when the app has its turn.
 func (h *Host) bundle(ctx context.Context, c Call, src agent.Source) (*script.Bundle, error) {
+	k := keyOf(src)
+	if b := h.bundles.get(k); b != nil {
+		return b, nil
+	}
 	leave, err := h.bundling.Enter(ctx, c.who())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return h.scripts.Bundle(ctx, src)
+	b, err := h.scripts.Bundle(ctx, src)
+	if err == nil {
+		h.bundles.put(k, b)
+	}
+	return b, err
 }
 
 // with finds the guest of a call and a place for its cell.

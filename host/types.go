@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host/script"
 )
 
 // Calls answers what a guest asks of its host: name is one of package abi's call names, in and out are that call's bytes.
@@ -65,6 +66,21 @@ type Prepared struct {
 	Exports []string // functions a caller may name, sorted
 	Fetch   bool     // whether a fetch handler is there
 }
+
+// Bundled is a script as one text of JavaScript.
+type Bundled struct {
+	JS []byte
+	at *script.SourceMap
+}
+
+// NewBundled returns a bundle with its source map (ECMA-426), in JSON.
+func NewBundled(js, sourceMap []byte) Bundled { return Bundled{js, script.NewSourceMap(sourceMap)} }
+
+// At finds the place in the author's files that a line and a column of JS, both from 1, are of.
+func (b Bundled) At(line, column int) (agent.Pos, bool) { return b.at.Find(line, column) }
+
+// Map returns the source map.
+func (b Bundled) Map() []byte { return b.at.Raw() }
 
 // Progress tells how far a long preparation has come. Done and Total count bytes or steps of Stage.
 type Progress struct {

@@ -23,6 +23,9 @@ type Manifest struct {
 	Description string        `json:"description,omitempty"`
 	Grants      *agent.Grants `json:"grants,omitempty"` // what it asks for; an agent on it gets what its owner grants
 
+	Tools Tools `json:"tools,omitempty"` // functions that other agents can call as tools
+	MCP   *MCP  `json:"mcp,omitempty"`   // what it serves as an MCP server of its own
+
 	Given bool `json:"-"` // whether the package has a manifest at all
 }
 
@@ -39,7 +42,7 @@ func parseManifest(b []byte) (Manifest, error) {
 	if err != nil {
 		e := &agent.Error{
 			Kind: agent.Invalid, Msg: ManifestFile + ": " + err.Error(), Pos: agent.Pos{File: ManifestFile},
-			Hint: "a manifest may have the fields name, version, main, description and grants",
+			Hint: "a manifest may have the fields name, version, main, description, grants, tools and mcp",
 		}
 		if known, ok := errors.AsType[*agent.Error](err); ok && known.Hint != "" { // a target that cannot be read
 			e.Hint = known.Hint

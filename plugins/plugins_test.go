@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"io/fs"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,7 +83,7 @@ func TestOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if src.Kind != tt.kind || src.Main != tt.main || len(src.Files) != tt.files || m != tt.manifest {
+			if src.Kind != tt.kind || src.Main != tt.main || len(src.Files) != tt.files || !reflect.DeepEqual(m, tt.manifest) {
 				t.Errorf("got %s %s with %d files and %+v", src.Kind, src.Main, len(src.Files), m)
 			}
 		})

@@ -25,6 +25,16 @@ func openZip(body []byte, limits Limits) (agent.Source, Manifest, error) {
 	return source(files)
 }
 
+// Unpack reads all files of a zip archive within limits; nil means the default ones. Links, special files and names that lead out of the
+// archive are refused.
+func Unpack(body []byte, l *Limits) (map[string][]byte, error) {
+	limits := l.or()
+	if int64(len(body)) > limits.Upload {
+		return nil, agent.Exceeded(agent.LimitUpload, "the package has more than %d bytes", limits.Upload)
+	}
+	return unzip(body, limits)
+}
+
 // unzip reads all files of an archive. Each entry of the directory begins with a signature, and archive/zip makes a record
 // of several hundred bytes for each, so they are counted before it is asked.
 func unzip(body []byte, limits Limits) (map[string][]byte, error) {

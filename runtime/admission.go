@@ -29,7 +29,7 @@ func (a admission) leave() {
 // admitRun takes a queued run's place in the quotas. It returns how long the run has to wait when there is none now; a fresh
 // call is refused instead.
 func (r *Runtime) admitRun(ctx context.Context, t *task) (a admission, wait time.Duration) {
-	rec, limits, err := r.admit(ctx, t.app, t.agent, agent.Limits{})
+	rec, limits, err := r.admitCode(ctx, t.app, t.agent, agent.Limits{})
 	if err != nil {
 		return admission{err: err}, 0
 	}

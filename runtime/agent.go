@@ -117,8 +117,8 @@ func (r *Runtime) checkAgent(ctx context.Context, a *agent.Agent) error {
 }
 
 func (r *Runtime) checkRef(ctx context.Context, app agent.App, ref string) error {
-	if ref == "" {
-		return agent.Errorf(agent.Invalid, "an agent needs a plugin: the name of one, or name@version")
+	if ref == "" { // it runs code that it is given
+		return nil
 	}
 	_, err := r.store.Plugin(ctx, app, ref)
 	if err != nil && agent.KindOf(err) == agent.NotFound {

@@ -78,6 +78,8 @@ func (x *execution) answer(ctx context.Context, door host.Calls, n uint64, name 
 	switch {
 	case x.refuses(n, a):
 		return x.handed(ctx, n, a, nil, errTerminated())
+	case a.name == abi.CallTool || a.name == abi.CallToolChange:
+		return x.tool(ctx, door, n, a, in)
 	case a.class == journal.Pure:
 		return x.atOnce(ctx, door, n, a, in)
 	case a.class == journal.Inside || a.class == journal.Own:
@@ -88,12 +90,34 @@ func (x *execution) answer(ctx context.Context, door host.Calls, n uint64, name 
 	return x.outside(ctx, door, n, a, in)
 }
 
-func newAsked(p host.PendingCall) *asked {
-	a := &asked{class: journal.ClassOf(p.Name, p.Input), name: p.Name, sum: p.Sum(), input: p.Input}
-	if a.class.Leaves() && a.class != journal.Read {
+// newAskedLocked returns a call that the code makes, or makes again in a new life. The caller holds mu.
+func (x *execution) newAskedLocked(n uint64, p host.PendingCall) *asked {
+	a := &asked{name: p.Name, sum: p.Sum(), input: p.Input}
+	a.become(x.classLocked(n, p))
+	return a
+}
+
+// classLocked returns the class of a call. That of a tool is found out when it is judged. The caller holds mu.
+func (x *execution) classLocked(n uint64, p host.PendingCall) journal.Class {
+	class := journal.ClassOf(p.Name, p.Input)
+	c := x.view.Calls[n]
+	switch {
+	case class != journal.Judging || c == nil || c.Judged == nil:
+		return class
+	case c.Open():
+		return journal.Wait
+	case c.Asks && !c.Allowed:
+		return journal.Read // it is refused
+	}
+	return c.Class
+}
+
+// become gives a call its class.
+func (a *asked) become(class journal.Class) {
+	a.class = class
+	if class.Leaves() && class != journal.Read && a.opened == nil {
 		a.opened = make(chan struct{})
 	}
-	return a
 }
 
 // know notes a call, and compares it with the one that had its number in an earlier life.
@@ -103,7 +127,7 @@ func (x *execution) know(n uint64, name string, in []byte) (*asked, error) {
 	defer x.mu.Unlock()
 	a := x.asked[n]
 	if a == nil {
-		a = newAsked(p)
+		a = x.newAskedLocked(n, p)
 		x.asked[n] = a
 	}
 	was := x.view.Calls[n]

@@ -89,8 +89,17 @@ func (r *Runtime) fetch(
 	return res, r.ended(ctx, rec.agent, err)
 }
 
-// admit finds the agent and settles its limits.
+// admit finds the agent, which must have code, and settles its limits.
 func (r *Runtime) admit(ctx context.Context, app agent.App, name string, asked agent.Limits) (record, agent.Limits, error) {
+	rec, limits, err := r.admitCode(ctx, app, name, asked)
+	if err == nil && rec.plugin == noPlugin {
+		err = errNoCode(name)
+	}
+	return rec, limits, err
+}
+
+// admitCode is admit for scripts that need no code of their agent's.
+func (r *Runtime) admitCode(ctx context.Context, app agent.App, name string, asked agent.Limits) (record, agent.Limits, error) {
 	rec, err := r.records.resolve(ctx, r.store, app, name)
 	if err != nil {
 		return record{}, agent.Limits{}, err

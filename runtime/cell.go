@@ -40,6 +40,7 @@ type job struct {
 	quota, appQuota agent.Quota
 	in              int64                            // bytes of a request; of an input they are known
 	hold            *quota.Hold                      // of a run, which was let in before it began
+	doorCall        host.Calls                       // what answers the cell's calls; set by inCell
 	traffic         func(sent, received int64) error // set by inCell
 	secrets         *scrub.Set                       // that went out of the cell; nil for code that runs once
 }
@@ -65,7 +66,9 @@ func (r *Runtime) inCell(ctx context.Context, j job, run func(context.Context, h
 	if j.narrow != nil {
 		j.limits = j.narrow(j.limits)
 	}
-	d := r.door(j)
+	var d *grant.Door
+	j.doorCall = func(ctx context.Context, name string, in []byte) ([]byte, error) { return d.Call(ctx, name, in) }
+	d = r.door(j)
 	closeDoor := sync.OnceFunc(d.Close)
 	defer closeDoor()
 	done := sync.OnceFunc(r.stats.begin())

@@ -1,11 +1,18 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/plugins"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/tools"
 )
 
 // CodeAgent is the agent that scripts of code mode run for when they name none. It is made when it is first needed, with a grant of
@@ -23,10 +30,94 @@ type CodeRun struct {
 	Session agent.SessionID // one of its own unless given
 }
 
+// maxCodeTools is how many names a script's list of tools may have.
+const maxCodeTools = 256
+
+// codeMain is the file that a script of code mode is.
+const codeMain = "main.ts"
+
 // StartCode checks a script against the declarations of its tools and stores a run of it. What it finds wrong is an Invalid error with its place
 // in the script, and nothing has been done.
 func (r *Runtime) StartCode(ctx context.Context, app agent.App, req CodeRun, once store.Once) (agent.Run, bool, error) {
-	return agent.Run{}, false, agent.Errorf(agent.Unavailable, "there is no code mode yet")
+	if len(req.Tools) > maxCodeTools {
+		return agent.Run{}, false, agent.Errorf(agent.Invalid, "tools has %d entries, more than %d", len(req.Tools), maxCodeTools)
+	}
+	req.Agent = cmp.Or(req.Agent, CodeAgent)
+	if err := r.needCodeAgent(ctx, app, req.Agent); err != nil {
+		return agent.Run{}, false, err
+	}
+	files := map[string][]byte{codeMain: []byte(tools.WrapScript(req.Text))}
+	for name, text := range req.Files {
+		if name == codeMain {
+			return agent.Run{}, false, agent.Errorf(agent.Invalid, "files has %s, which is the name of the script itself", codeMain)
+		}
+		files[name] = []byte(text)
+	}
+	src := agent.Source{Kind: agent.Script, Main: codeMain, Files: files}
+	if err := r.checkCode(ctx, app, req, src); err != nil {
+		return agent.Run{}, false, err
+	}
+	return r.startCode(ctx, app, req, src, once)
+}
+
+// startCode stores a run of a script that was checked.
+func (r *Runtime) startCode(ctx context.Context, app agent.App, req CodeRun, src agent.Source, once store.Once) (agent.Run, bool, error) {
+	body, err := plugins.Pack(src.Files)
+	if err != nil {
+		return agent.Run{}, false, err
+	}
+	digest, err := r.store.PutBlob(ctx, body)
+	if err != nil {
+		return agent.Run{}, false, err
+	}
+	r.sources.put(digest, src)
+	return r.start(ctx, app, RunRequest{
+		Agent: req.Agent, Function: "default", Session: req.Session, Input: req.Input, code: digest, tools: slices.Clone(req.Tools),
+	}, once)
+}
+
+// needCodeAgent makes the agent of scripts that name none, where it is not there yet.
+func (r *Runtime) needCodeAgent(ctx context.Context, app agent.App, name string) error {
+	_, _, err := r.records.agent(ctx, r.store, recordKey{app, name})
+	if name != CodeAgent || agent.KindOf(err) != agent.NotFound || err == nil {
+		return err
+	}
+	_, _, err = r.CreateAgent(ctx, agent.Agent{
+		App: app, Name: CodeAgent, Description: "runs scripts of code mode that name no agent",
+		Grants: agent.Grants{Tools: []agent.NamedGrant{{Name: "*"}}},
+	}, store.Once{})
+	if agent.KindOf(err) == agent.Exists {
+		return nil
+	}
+	return err
+}
+
+// checkCode looks for what is wrong with a script before it does anything.
+func (r *Runtime) checkCode(ctx context.Context, app agent.App, req CodeRun, src agent.Source) error {
+	b, err := r.cells.Bundle(ctx, host.Who{App: app, Agent: req.Agent, Weight: r.weight(ctx, app)}, src)
+	if err != nil || r.opts.Tools == nil {
+		return err
+	}
+	list, err := r.opts.Tools.Tools(ctx, app)
+	if err != nil {
+		return err
+	}
+	var bad []error
+	for _, f := range r.opts.Tools.CheckScript(list, b.JS, b.At) {
+		if f.Fatal {
+			bad = append(bad, &agent.Error{Kind: agent.Invalid, Msg: f.Message, Hint: f.Hint, Pos: f.Pos})
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	first := *agent.AsError(bad[0])
+	for _, more := range bad[1:min(len(bad), 10)] {
+		e := agent.AsError(more)
+		first.Msg += "\n" + e.Pos.String() + ": " + e.Msg
+	}
+	first.Err = errors.Join(bad[1:]...)
+	return &first
 }
 
 // ToolRun asks for a run that calls one tool.
@@ -37,8 +128,76 @@ type ToolRun struct {
 	Session agent.SessionID
 }
 
+// callTool is the script of a run that calls one tool.
+const callTool = `export default ({ tool, args }) => tools.call(tool, args);
+`
+
 // StartTool stores a run that calls one tool, with grants, policy, approval and journal as in a script. The run's output is the tool's
 // result.
 func (r *Runtime) StartTool(ctx context.Context, app agent.App, req ToolRun, once store.Once) (agent.Run, bool, error) {
-	return agent.Run{}, false, agent.Errorf(agent.Unavailable, "there is no code mode yet")
+	if r.opts.Tools == nil {
+		return agent.Run{}, false, agent.Errorf(agent.Denied, "this server has no tools")
+	}
+	args, err := argsOf([]byte(req.Args))
+	if err != nil {
+		return agent.Run{}, false, err
+	}
+	tool, err := r.opts.Tools.Resolve(ctx, app, req.Tool)
+	if err != nil {
+		return agent.Run{}, false, err
+	}
+	name := cmp.Or(req.Agent, CodeAgent)
+	if err := r.needCodeAgent(ctx, app, name); err != nil {
+		return agent.Run{}, false, err
+	}
+	src := agent.Source{Kind: agent.Script, Main: codeMain, Files: map[string][]byte{codeMain: []byte(callTool)}}
+	return r.startCode(ctx, app, CodeRun{
+		Agent: name, Session: req.Session, Tools: []string{tool.Name}, Input: agent.JSON(encode(map[string]any{"tool": tool.Name, "args": args})),
+	}, src, once)
 }
+
+// kindOf returns what kind of code a run is of.
+func (r *Runtime) kindOf(ctx context.Context, run agent.Run) (agent.CodeKind, error) {
+	if run.Code {
+		return agent.Script, nil
+	}
+	p, err := r.records.plugin(ctx, r.store, recordKey{run.App, string(run.Plugin)})
+	if err != nil {
+		return agent.UnknownCode, err
+	}
+	return p.Kind, nil
+}
+
+// runCode runs a run's code in a cell.
+func (r *Runtime) runCode(ctx context.Context, run agent.Run, c host.Call) (host.Result, error) {
+	if !run.Code {
+		return r.cells.Call(ctx, c)
+	}
+	src, err := r.sources.get(ctx, r, run.Plugin)
+	if err != nil {
+		return host.Result{}, err
+	}
+	return r.cells.Eval(ctx, src, c)
+}
+
+// codeImage stands for the code of scripts of code mode where images are named by code: their cells are made from the engine's own.
+const codeImage agent.Digest = "code"
+
+// imageOf names the code whose image a run's snapshots are of.
+func (x *execution) imageOf() agent.Digest {
+	if x.run.Code {
+		return codeImage
+	}
+	return x.run.Plugin
+}
+
+// errNoCode says of an agent that it has no code of its own.
+func errNoCode(name string) error {
+	return &agent.Error{
+		Kind: agent.NotFound, Msg: "agent \"" + name + "\" has no code of its own: it runs scripts that it is given",
+		Hint: "skep code FILE --agent " + name + " --tools '*'",
+	}
+}
+
+// noPlugin stands for the code of an agent that has none.
+var noPlugin = &agent.Plugin{Kind: agent.Script, Created: time.Time{}}

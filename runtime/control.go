@@ -302,6 +302,8 @@ func answerOf(name string, output json.RawMessage) ([]byte, error) {
 		return nil, agent.Errorf(agent.Invalid, "the answer is a JSON value")
 	}
 	switch name {
+	case abi.CallTool:
+		return encode(abi.ToolResult{Value: abi.Raw(output)}), nil
 	case abi.CallAgent:
 		return encode(abi.AgentResult{Type: agent.TypeJSON, Output: output}), nil
 	case abi.CallHTTPOpen, abi.CallHTTP:

@@ -51,6 +51,9 @@ func (r *Runtime) door(j job) *grant.Door {
 	}
 	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID), j.place})
 	handlers[abi.CallSelf] = self(&j)
+	if j.place == nil || j.place.run == nil {
+		r.toolbox(&j, auth, nil).add(handlers)
+	}
 	if j.place != nil {
 		r.addInstance(handlers, auth, &j)
 		if j.place.run != nil {

@@ -16,7 +16,7 @@ import (
 // end ends a run that has no cell. run is as it was read: when it has changed since, nothing is written and the error is a Conflict.
 func (r *Runtime) end(ctx context.Context, run agent.Run, status agent.RunStatus, why error) (agent.Run, error) {
 	next := run
-	next.Status, next.Error, next.Ended, next.Wait = status, clipped(agent.ErrorOf(why)), time.Now().UTC(), nil
+	next.Status, next.Error, next.Ended, next.Wait, next.Asks = status, clipped(agent.ErrorOf(why)), time.Now().UTC(), nil, nil
 	if run.Lives == 0 && run.Parent == nil {
 		return r.endStored(ctx, run, next)
 	}
@@ -64,7 +64,7 @@ func (r *Runtime) endIn(ctx context.Context, t *durable.Turn, run, next agent.Ru
 // endRunOf cancels a run that has no cell, in the last turn of its instance.
 func (r *Runtime) endRunOf(ctx context.Context, t *durable.Turn, run agent.Run) error {
 	next := run
-	next.Status, next.Ended, next.Wait = agent.RunCancelled, time.Now().UTC(), nil
+	next.Status, next.Ended, next.Wait, next.Asks = agent.RunCancelled, time.Now().UTC(), nil, nil
 	next.Error = agent.ErrorOf(agent.Errorf(agent.Cancelled, "its instance was deleted"))
 	return r.endIn(ctx, t, run, next)
 }

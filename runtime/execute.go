@@ -53,46 +53,49 @@ type execution struct {
 	gate sync.Mutex // held over what uses the turn
 	turn *durable.Turn
 
-	mu       sync.Mutex
-	view     *journal.View
-	clock    time.Time // of the newest delivery
-	moved    bool      // something was delivered in this life
-	resumed  bool      // from a snapshot
-	replay   []time.Time
-	played   map[uint64]time.Time // when calls were delivered, of code that is played from its beginning
-	issued   uint64               // calls of code that does not count them
-	highest  uint64               // number of a call
-	seen     int64                // console lines, and their bytes, since the run began
-	seenLog  int64
-	emits    int64
-	emitted  uint64 // highest call that is among the events
-	lines    int64  // that are among the events
-	logged   int64
-	entries  []journal.Entry // not yet committed
-	events   []agent.Event   // the same
-	bytes    int             // of both
-	urgent   bool            // among entries is one that the end of the slice commits
-	asked    map[uint64]*asked
-	flights  map[uint64]*flight
-	opening  int             // calls that are outside now
-	open     map[uint32]bool // exchanges whose bodies are not read to their end
-	changed  chan struct{}   // closed and replaced when something came for who waits
-	gone     chan struct{}   // closed when the cell is given up
-	nudge    chan struct{}
-	flushing bool
-	astray   bool // timers were set while the journal was played, and are late
-	door     host.Calls
-	since    time.Time // when the cell came to rest
-	began    time.Time
-	rejects  bool // what the code waits for is refused now
-	pausing  bool
-	stopping bool
-	detached bool // the cell is gone, and calls go on
-	over     bool // nothing is added any more
-	failed   error
-	parked   *parked
-	flying   sync.WaitGroup
-	alarm    *time.Timer
+	mu          sync.Mutex
+	view        *journal.View
+	clock       time.Time // of the newest delivery
+	moved       bool      // something was delivered in this life
+	resumed     bool      // from a snapshot
+	replay      []time.Time
+	played      map[uint64]time.Time // when calls were delivered, of code that is played from its beginning
+	issued      uint64               // calls of code that does not count them
+	highest     uint64               // number of a call
+	seen        int64                // console lines, and their bytes, since the run began
+	seenLog     int64
+	emits       int64
+	emitted     uint64 // highest call that is among the events
+	lines       int64  // that are among the events
+	logged      int64
+	entries     []journal.Entry // not yet committed
+	events      []agent.Event   // the same
+	bytes       int             // of both
+	urgent      bool            // among entries is one that the end of the slice commits
+	asked       map[uint64]*asked
+	flights     map[uint64]*flight
+	opening     int             // calls that are outside now
+	open        map[uint32]bool // exchanges whose bodies are not read to their end
+	changed     chan struct{}   // closed and replaced when something came for who waits
+	gone        chan struct{}   // closed when the cell is given up
+	nudge       chan struct{}
+	flushing    bool
+	astray      bool // timers were set while the journal was played, and are late
+	door        host.Calls
+	since       time.Time // when the cell came to rest
+	began       time.Time
+	rejects     bool // what the code waits for is refused now
+	pausing     bool
+	stopping    bool
+	detached    bool // the cell is gone, and calls go on
+	over        bool // nothing is added any more
+	failed      error
+	parked      *parked
+	tools       *toolbox
+	asks        []agent.Approval // questions to a person that are open, as the run's record is to have them
+	asksChanged bool             // and has not yet
+	flying      sync.WaitGroup
+	alarm       *time.Timer
 }
 
 // asked is a call of the code whose answer it has not got.
@@ -214,12 +217,12 @@ func (x *execution) begin(t *task, a admission) (live bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	code, err := x.r.records.plugin(x.hard, x.r.store, recordKey{run.App, string(run.Plugin)})
+	kind, err := x.r.kindOf(x.hard, run)
 	if err != nil {
 		return false, err
 	}
 	x.rec, x.id = a.record, instance.ID{App: run.App, Agent: a.record.agent.ID, Key: session.Key}
-	x.script.Store(code.Kind == agent.Script)
+	x.script.Store(kind == agent.Script)
 	if err := x.id.Check(); err != nil {
 		x.refused(t, err)
 		return false, nil
@@ -254,6 +257,7 @@ func (x *execution) enterLife(ctx context.Context, t *durable.Turn, task *task) 
 	x.mu.Lock()
 	x.view, x.entries, x.events, x.bytes, x.clock = view, nil, nil, 0, view.Clock
 	x.lines, x.logged, x.emits, x.emitted = view.Mark.Lines, view.Mark.Bytes, view.Mark.Count, view.Mark.Call
+	x.adoptAsksLocked(run.Asks)
 	x.mu.Unlock()
 	next := run
 	next.Wait = nil

@@ -3,6 +3,7 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -47,6 +48,9 @@ func (r *Runtime) PutPlugin(ctx context.Context, app agent.App, up Upload, once 
 	if err := plugins.CheckImports(src, manifest); err != nil {
 		return agent.Plugin{}, false, err
 	}
+	if err := errors.Join(manifest.Tools.Check(prepared.Exports), manifest.MCP.Check(prepared.Exports)); err != nil {
+		return agent.Plugin{}, false, err
+	}
 	p.Exports = prepared.Exports
 	if _, err := r.store.PutBlob(ctx, body); err != nil {
 		return agent.Plugin{}, false, err
@@ -77,6 +81,16 @@ func (r *Runtime) LoadSource(ctx context.Context, d agent.Digest) (agent.Source,
 	}
 	src, _, err := plugins.Open("", "", body, plugins.Unlimited())
 	return src, err
+}
+
+// Manifest returns what the manifest of stored code says.
+func (r *Runtime) Manifest(ctx context.Context, d agent.Digest) (plugins.Manifest, error) {
+	body, err := r.store.Blob(ctx, d)
+	if err != nil {
+		return plugins.Manifest{}, err
+	}
+	_, m, err := plugins.Open("", "", body, plugins.Unlimited())
+	return m, err
 }
 
 // Content returns a plugin as it was uploaded, with a file name for it.

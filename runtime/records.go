@@ -51,9 +51,11 @@ func (c *records) resolve(ctx context.Context, st *store.Store, app agent.App, n
 	if err != nil {
 		return record{}, err
 	}
-	p, err := c.plugin(ctx, st, recordKey{app, a.Plugin})
-	if err != nil {
-		return record{}, err
+	p := noPlugin
+	if a.Plugin != "" {
+		if p, err = c.plugin(ctx, st, recordKey{app, a.Plugin}); err != nil {
+			return record{}, err
+		}
 	}
 	info, err := c.app(ctx, st, app)
 	if err != nil {

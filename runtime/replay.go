@@ -77,7 +77,7 @@ func shown(seq int64, e *journal.Entry) agent.JournalEntry {
 	case journal.Mark:
 		out.Bytes = 0
 		return out
-	case journal.Start, journal.Done, journal.Deliver, journal.Answered:
+	case journal.Start, journal.Done, journal.Deliver, journal.Answered, journal.Judged:
 		if e.Class != journal.UnknownClass {
 			out.Class = e.Class.String()
 		}
@@ -134,6 +134,13 @@ func (r *Runtime) ReplayRun(ctx context.Context, app agent.App, id agent.RunID, 
 		return agent.Replay{}, agent.Errorf(agent.NotFound, "run %s has no journal: it has not begun, or it was so long ago that its journal is gone", id)
 	}
 	digest, kind := run.Plugin, agent.UnknownCode
+	if run.Code && req.Source == nil && req.Plugin == "" {
+		src, err := r.LoadSource(ctx, run.Plugin)
+		if err != nil {
+			return agent.Replay{}, err
+		}
+		req.Source = &src
+	}
 	if req.Source != nil {
 		kind = req.Source.Kind
 	} else {
@@ -147,7 +154,7 @@ func (r *Runtime) ReplayRun(ctx context.Context, app agent.App, id agent.RunID, 
 		}
 		digest, kind = p.Digest, p.Kind
 	}
-	rec, limits, err := r.admit(ctx, app, run.Agent, agent.Limits{})
+	rec, limits, err := r.admitCode(ctx, app, run.Agent, agent.Limits{})
 	if err != nil {
 		return agent.Replay{}, err
 	}
@@ -346,9 +353,12 @@ func (r *Runtime) RestartRun(ctx context.Context, app agent.App, id agent.RunID,
 	now := time.Now().UTC()
 	run := agent.Run{
 		App: app, ID: agent.NewRunID(now), Session: old.Session, Agent: old.Agent, Plugin: old.Plugin, Function: old.Function, Input: old.Input,
-		Status: agent.Paused, Created: now, Trace: old.Trace,
+		Status: agent.Paused, Created: now, Trace: old.Trace, Code: old.Code, Tools: old.Tools,
 	}
-	if newCode {
+	switch {
+	case newCode && old.Code:
+		return agent.Run{}, agent.Errorf(agent.Invalid, "run %s is of a script that was given with it: there is no other code to take", id)
+	case newCode:
 		rec, err := r.records.resolve(ctx, r.store, app, old.Agent)
 		if err != nil {
 			return agent.Run{}, err

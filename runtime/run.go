@@ -26,11 +26,18 @@ type RunRequest struct {
 	Session         agent.SessionID
 	Key             string
 	Input           agent.Payload
+
+	code  agent.Digest // of a script of code mode, which is run in place of the agent's code
+	tools []string     // that it may call
 }
 
 // StartRun stores a queued run and returns; Run executes it. It tells whether this was a repetition of the same request,
 // which returns the first one's run as it stands now.
 func (r *Runtime) StartRun(ctx context.Context, app agent.App, req RunRequest, once store.Once) (agent.Run, bool, error) {
+	return r.start(ctx, app, req, once)
+}
+
+func (r *Runtime) start(ctx context.Context, app agent.App, req RunRequest, once store.Once) (agent.Run, bool, error) {
 	now := time.Now().UTC()
 	nr := store.NewRun{}
 	if req.Session != "" {
@@ -47,6 +54,9 @@ func (r *Runtime) StartRun(ctx context.Context, app agent.App, req RunRequest, o
 	} else {
 		req.Session = agent.NewSessionID(now)
 		nr.Session = &agent.Session{App: app, ID: req.Session, Agent: req.Agent, Key: cmp.Or(req.Key, defaultKey), Created: now}
+		if req.code != "" && req.Key == "" {
+			nr.Session.Key = string(req.Session) // so that scripts do not wait for each other
+		}
 	}
 	return r.enqueue(ctx, app, req, nr, once)
 }
@@ -71,7 +81,10 @@ func (r *Runtime) Send(ctx context.Context, app agent.App, id agent.SessionID, m
 }
 
 func (r *Runtime) enqueue(ctx context.Context, app agent.App, req RunRequest, nr store.NewRun, once store.Once) (agent.Run, bool, error) {
-	rec, limits, err := r.admit(ctx, app, req.Agent, agent.Limits{})
+	rec, limits, err := r.admitCode(ctx, app, req.Agent, agent.Limits{})
+	if err == nil && req.code == "" && rec.plugin == noPlugin {
+		err = errNoCode(req.Agent)
+	}
 	if err != nil {
 		return agent.Run{}, false, err
 	}
@@ -94,6 +107,9 @@ func (r *Runtime) enqueue(ctx context.Context, app agent.App, req RunRequest, nr
 		App: app, ID: agent.NewRunID(now), Session: req.Session, Agent: req.Agent, Plugin: rec.plugin.Digest,
 		Function: req.Function, Input: req.Input, Status: agent.Queued, Created: now,
 		Trace: telemetry.Traceparent(ctx),
+	}
+	if req.code != "" {
+		nr.Run.Plugin, nr.Run.Code, nr.Run.Tools = req.code, true, req.tools
 	}
 	nr.Events = append(nr.Events, agent.Event{Kind: agent.EventRunQueued, Data: encode(map[string]string{"function": req.Function})})
 	for i := range nr.Events {

@@ -39,6 +39,8 @@ type Cells interface {
 	Fetch(ctx context.Context, c host.Call, req host.Request) (host.Response, agent.Usage, error)
 	// Eval runs code of which nothing is kept.
 	Eval(ctx context.Context, src agent.Source, c host.Call) (host.Result, error)
+	// Bundle makes one text of a script, as Eval runs it, or says what is wrong with it.
+	Bundle(ctx context.Context, who host.Who, src agent.Source) (host.Bundled, error)
 }
 
 // Options of a Runtime. A zero field means the default.
@@ -86,6 +88,8 @@ type Runtime struct {
 	stats    counters
 
 	images  images
+	sources sources
+	asking  questions
 	flying  sync.WaitGroup // what runs have asked of others, and commits of theirs
 	endings atomic.Int64   // of runs
 

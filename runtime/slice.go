@@ -89,7 +89,7 @@ func (x *execution) commit(ctx context.Context) error {
 func (x *execution) holds() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.entries)+len(x.events) > 0
+	return len(x.entries)+len(x.events) > 0 || x.asksChanged
 }
 
 // leaveTurn commits what the slice did to the instance, and lets others have it. Journal entries and events alone ride with the next commit.
@@ -132,6 +132,7 @@ func (x *execution) collect(b *instance.Batch) {
 		b.Events = append(b.Events, instance.Append{Log: log, Event: ev})
 	}
 	x.entries, x.events, x.bytes, x.urgent = nil, nil, 0, false
+	x.collectAsksLocked(b)
 }
 
 // append adds entries to the journal, which the next commit carries.

@@ -89,13 +89,14 @@ func (r *Runtime) stateOf(ctx context.Context, app agent.App, name string) (stor
 // dropRetry is how long the removal of what deleted agents have left rests after a failure.
 const dropRetry = time.Minute
 
-// dropStates removes the states and instances of deleted agents, those of before this process first, until ctx ends.
+// dropStates removes the states and instances of deleted agents and the documents of deleted apps, those of before this process first,
+// until ctx ends.
 func (r *Runtime) dropStates(ctx context.Context) {
 	for {
 		var again <-chan time.Time
-		err := errors.Join(r.store.DropStates(ctx), r.store.DropInstances(ctx))
+		err := errors.Join(r.store.DropStates(ctx), r.store.DropInstances(ctx), r.store.DropDocs(ctx))
 		if err != nil && !errors.Is(err, context.Canceled) {
-			r.log.WarnContext(ctx, "states and instances of deleted agents were not removed and will be later", "error", err)
+			r.log.WarnContext(ctx, "states and instances of deleted agents, or documents of deleted apps, were not removed and will be later", "error", err)
 			again = time.After(dropRetry)
 		}
 		select {

@@ -62,6 +62,8 @@ func (p *parked) told() *agent.RunWait {
 			var q abi.Result
 			decode(one.input, &q)
 			w.For, w.Name = "run", q.Run
+		case abi.CallTool, abi.CallToolChange:
+			w.For, w.Name = "approval", journal.Brief(one.name, one.input)
 		case abi.CallAgent:
 			var q abi.AgentCall
 			decode(one.input, &q)
@@ -101,7 +103,7 @@ func (x *execution) rest(_ context.Context, p host.Pending) bool {
 		}
 	}
 	x.mu.Unlock()
-	if len(opens) > 0 {
+	if len(opens) > 0 || x.unasked() {
 		if x.commit(x.ctx) == nil {
 			for _, open := range opens {
 				close(open)
@@ -156,16 +158,17 @@ func (x *execution) examine(p host.Pending) (stay bool, starts []uint64) {
 	for i, c := range p.Calls {
 		a := x.asked[c.ID]
 		if a == nil {
-			a = newAsked(c)
+			a = x.newAskedLocked(c.ID, c)
 			x.asked[c.ID] = a
 			x.highest = max(x.highest, c.ID)
 		}
 		known := x.view.Calls[c.ID]
 		switch {
-		case a.returned, known != nil && known.Known, x.refusesLocked(c.ID, a), a.class == journal.Inside, a.class == journal.Own:
+		case a.returned, known != nil && known.Known, x.refusesLocked(c.ID, a), a.class == journal.Inside, a.class == journal.Own,
+			a.class == journal.Judging:
 			stay = true
 		case a.class == journal.Wait:
-			if known == nil || !known.Started {
+			if known == nil || !known.Waits() {
 				if a.name == abi.CallAgent || x.awaitLocked(c.ID, a) != nil {
 					stay = true // its message is being sent, or it is refused
 					continue
@@ -252,7 +255,7 @@ func (x *execution) giveUp(n uint64, a *asked) error {
 	k := &parked{}
 	for n, a := range x.asked {
 		c := x.view.Calls[n]
-		if a.class != journal.Wait || c == nil || !c.Started || x.pendingLocked(n, a) {
+		if a.class != journal.Wait || c == nil || !c.Waits() || x.pendingLocked(n, a) {
 			return nil
 		}
 		k.waits = append(k.waits, waiting{n, a.name, a.input, c.Until})
@@ -311,9 +314,9 @@ func (x *execution) snapshot(ctx context.Context, res host.Result) error {
 		if err != nil {
 			return err
 		}
-		x.r.images.put(x.run.Plugin, s.Image, d)
+		x.r.images.put(x.imageOf(), s.Image, d)
 	}
-	e.ImageBlob = x.r.images.blob(x.run.Plugin, s.Image)
+	e.ImageBlob = x.r.images.blob(x.imageOf(), s.Image)
 	e, err := x.result(ctx, e, s.Snapshot, nil)
 	if err != nil {
 		return err
@@ -462,7 +465,7 @@ func (x *execution) misfit(err error) bool {
 
 // play has the code go on from a snapshot, or from its beginning, with what it got since.
 func (x *execution) play(ctx context.Context, c host.Call, s *journal.Entry) (host.Result, error) {
-	w := &host.Waiting{Rest: x.rest, Nudge: x.nudge, Delivered: x.delivered, Diverged: x.diverges, Export: !x.r.images.there(x.run.Plugin)}
+	w := &host.Waiting{Rest: x.rest, Nudge: x.nudge, Delivered: x.delivered, Diverged: x.diverges, Export: !x.r.images.there(x.imageOf())}
 	if c.Waiting != nil {
 		w.Image = c.Waiting.Image
 	}
@@ -484,7 +487,7 @@ func (x *execution) play(ctx context.Context, c host.Call, s *journal.Entry) (ho
 		for _, d := range deliveries {
 			x.played[d.Call] = d.Time
 		}
-		return x.r.cells.Call(ctx, c)
+		return x.r.runCode(ctx, x.run, c)
 	}
 	if s != nil {
 		snapshot, err := x.r.resultOf(ctx, journal.Result{Out: s.Out, Blob: s.Blob})
@@ -509,7 +512,7 @@ func (x *execution) play(ctx context.Context, c host.Call, s *journal.Entry) (ho
 		x.replay = append(x.replay, d.Time)
 	}
 	c.Waiting = w
-	return x.r.cells.Call(ctx, c)
+	return x.r.runCode(ctx, x.run, c)
 }
 
 // readView reads a run's journal.

@@ -37,7 +37,7 @@ func (x *execution) refuses(n uint64, a *asked) bool {
 }
 
 func (x *execution) refusesLocked(n uint64, a *asked) bool {
-	return x.view.Terminate && (x.rejects || n <= x.view.Rejected) && (a.class == journal.Wait || a.class.Leaves())
+	return x.view.Terminate && (x.rejects || n <= x.view.Rejected) && (a.class == journal.Wait || a.class == journal.Judging || a.class.Leaves())
 }
 
 // wait answers a call that waits. A script's goes with its cell, and is asked again in the next one; of other code it gives up the cell.
@@ -305,7 +305,7 @@ func (x *execution) sleepsBefore(n uint64, until time.Time) bool {
 func (x *execution) pendingLocked(n uint64, a *asked) bool {
 	c := x.view.Calls[n]
 	switch {
-	case x.refusesLocked(n, a), c != nil && (c.Known || !c.Until.IsZero() && !time.Now().Before(c.Until)):
+	case x.refusesLocked(n, a), c != nil && (c.Known || c.Answered || !c.Until.IsZero() && !time.Now().Before(c.Until)):
 		return true
 	case a.name == abi.CallWait:
 		var w abi.Wait
@@ -317,6 +317,8 @@ func (x *execution) pendingLocked(n uint64, a *asked) bool {
 
 // addHandlers gives a run's door what is another's there.
 func (x *execution) addHandlers(handlers map[string]grant.Handler, auth *grant.Authority, j *job) {
+	x.tools = x.r.toolbox(j, auth, x.run.Tools)
+	x.tools.add(handlers)
 	handlers[abi.CallStart] = x.r.starts(auth, j.Agent, func(ctx context.Context, m *message) (*durable.Turn, error) {
 		n := host.Number(ctx)
 		m.Run, m.Call, m.Of = x.run.ID, n, childID(x.run.ID, n) // so it is begun once

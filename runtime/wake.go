@@ -43,7 +43,10 @@ func over(err error) bool {
 }
 
 // tellRun gives a run entries of its journal, in a turn of its instance, and lets it go on when it waits.
-func (r *Runtime) tellRun(ctx context.Context, t *durable.Turn, app agent.App, id agent.RunID, entries []journal.Entry, events []agent.Event) error {
+// What answered names are questions that are open no more.
+func (r *Runtime) tellRun(
+	ctx context.Context, t *durable.Turn, app agent.App, id agent.RunID, entries []journal.Entry, events []agent.Event, answered ...agent.ApprovalID,
+) error {
 	run, err := r.store.Run(ctx, app, id)
 	if err != nil {
 		return err
@@ -63,15 +66,19 @@ func (r *Runtime) tellRun(ctx context.Context, t *durable.Turn, app agent.App, i
 		}
 	}
 	x := r.executionOf(id)
-	if run.Status == agent.Waiting || run.Status == agent.Running && x != nil && x.isDetached() {
+	waits := run.Status == agent.Waiting || run.Status == agent.Running && x != nil && x.isDetached()
+	if waits || len(answered) > 0 {
 		next := run
-		next.Status, next.Wait = agent.Queued, nil
+		if waits {
+			next.Status, next.Wait = agent.Queued, nil
+		}
+		next.Asks = without(run.Asks, answered)
 		if err := t.ChangeRun(ctx, instance.RunEdit{From: run.Status, Run: next}); err != nil {
 			return err
 		}
 	}
 	if x != nil {
-		t.Then(func() { x.arrived(entries) })
+		t.Then(func() { x.arrived(entries, answered...) })
 	}
 	return nil
 }
@@ -89,8 +96,9 @@ func (x *execution) isDetached() bool {
 }
 
 // arrived takes entries that are committed already.
-func (x *execution) arrived(entries []journal.Entry) {
+func (x *execution) arrived(entries []journal.Entry, answered ...agent.ApprovalID) {
 	x.mu.Lock()
+	x.asks = without(x.asks, answered)
 	if x.view != nil {
 		for _, e := range entries {
 			x.view.Add(e)

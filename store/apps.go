@@ -24,6 +24,9 @@ func (s *Store) CreateApp(ctx context.Context, a agent.AppInfo, once Once) (_ ag
 			Hint: "create the app, then the agent in it, then name it with PATCH",
 		}
 	}
+	if err := s.dropDocs(ctx, a.Name); err != nil { // of an app of that name that was deleted
+		return agent.AppInfo{}, false, err
+	}
 	now := s.now()
 	a.Created = s.stampOr(a.Created)
 	a.Updated = a.Created
@@ -43,6 +46,9 @@ func (s *Store) CreateApp(ctx context.Context, a agent.AppInfo, once Once) (_ ag
 			return agent.Errorf(agent.Exists, "app %q is there already", a.Name)
 		}
 		if agent.KindOf(err) != agent.NotFound {
+			return err
+		}
+		if err := t.noDocsGone(a.Name); err != nil {
 			return err
 		}
 		ord, err := t.insert(apps, noApp, string(a.Name))
@@ -141,12 +147,13 @@ func (s *Store) UpdateApp(ctx context.Context, name agent.App, change func(*agen
 }
 
 // DeleteApp deletes an app in which nothing is left, else it is a Conflict error that says what is. Its audit log stays, and goes on
-// should an app of that name be made again. The default app is never deleted.
+// should an app of that name be made again. Its tool servers, policies, skills and allowances go with it. The default app is never
+// deleted.
 func (s *Store) DeleteApp(ctx context.Context, name agent.App) error {
 	if name == agent.DefaultApp {
 		return agent.Errorf(agent.Conflict, "the default app cannot be deleted")
 	}
-	return s.update(ctx, func(t *tx) error {
+	err := s.update(ctx, func(t *tx) error {
 		r, err := find(t, apps, noApp, string(name), "app", nil)
 		if err != nil {
 			return err
@@ -174,8 +181,16 @@ func (s *Store) DeleteApp(ctx context.Context, name agent.App) error {
 				Hint: "code, sessions and runs are kept for good, so an app that has any stays",
 			}
 		}
+		t.put(docGoneKey(name), nil)
 		return t.remove(apps, noApp, string(name), r.ord)
 	})
+	if err != nil {
+		return err
+	}
+	if err := s.dropDocs(ctx, name); err != nil {
+		s.log.WarnContext(ctx, "documents of a deleted app were not removed and will be later", "app", name, "error", err)
+	}
+	return nil
 }
 
 // owned lists the collections that belong to an app.

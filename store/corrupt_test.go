@@ -73,7 +73,10 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 		t.Fatal(err)
 	}
 	waiting := addRun(t, s, addSession(t, s, "a"))
-	_, _, err = s.UpdateRun(ctx, app, waiting.ID, events(1), func(r *agent.Run) error { r.Status = agent.Waiting; return nil })
+	_, _, err = s.UpdateRun(ctx, app, waiting.ID, events(1), func(r *agent.Run) error {
+		r.Status, r.Asks = agent.Waiting, asks(2, 100)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +90,7 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 	if _, err := s.Append(ctx, store.AuditLog("shop"), events(2)); err != nil {
 		t.Fatal(err)
 	}
+	addDocs(t, s, "shop", se.ID)
 	day := agent.UsageDay(time.Now())
 	err = s.FoldUsage(ctx, store.UsageMark{}, store.UsageMark{Segment: 1, Offset: 100}, []agent.UsageRow{
 		{Day: day, App: app, Agent: "a", Kind: agent.UseCall, Events: 3}, {Day: day, App: app, Agent: "-", Kind: agent.UseCode, Events: 1},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -28,6 +29,8 @@ type body struct {
 	here []byte
 	blob agent.Digest // set when the bytes are in a blob
 }
+
+func (b body) empty() bool { return len(b.here) == 0 && b.blob == "" }
 
 const (
 	bodyNone = iota
@@ -175,4 +178,13 @@ func (t *tx) save(k key, ord int64, v any, bodies ...body) error {
 	}
 	t.put(k, row{ord, fields, bodies}.encode())
 	return nil
+}
+
+// plainJSON is json.Marshal without escapes for HTML, which would make what is bounded longer.
+func plainJSON(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }

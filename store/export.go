@@ -38,8 +38,9 @@ func (s *Store) Export(ctx context.Context, fn func(Record) error) error {
 // named returns the blobs that the record at k names.
 func named(k key, payload []byte) (out []agent.Digest, err error) {
 	isRecord := strings.HasPrefix(string(k), prefixRec)
+	isDoc := strings.HasPrefix(string(k), prefixDoc)
 	isInst := strings.HasPrefix(string(k), prefixInst)
-	if !isRecord && !isInst && !(strings.HasPrefix(string(k), prefixLog) && !strings.HasSuffix(string(k), "/head")) {
+	if !isRecord && !isInst && !isDoc && !(strings.HasPrefix(string(k), prefixLog) && !strings.HasSuffix(string(k), "/head")) {
 		return nil, nil
 	}
 	r, err := parse(k, payload, nil)
@@ -52,6 +53,12 @@ func named(k key, payload []byte) (out []agent.Digest, err error) {
 			return nil, err
 		}
 		out = append(out, p.Digest)
+	}
+	if isDoc {
+		if out, err = docBlobs(Docs(k.parts(prefixDoc)[0]), r.fields); err != nil {
+			return nil, corrupt(k, "%v", err)
+		}
+		return out, nil
 	}
 	if isInst || strings.HasPrefix(string(k), prefixLog+journalLog.String()+"/") {
 		if out, err = instBlobs(k, r.fields); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // runBodies is the large parts of a run as its record keeps them.
-type runBodies struct{ input, output body }
+type runBodies struct{ input, output, asks body }
 
 func (c *turn) prepareRuns() error {
 	c.bodies = make([]runBodies, len(c.b.Runs))
@@ -21,6 +21,9 @@ func (c *turn) prepareRuns() error {
 			if c.bodies[i].output, err = c.s.stow(e.Run.Output.Body, maxBody); err != nil {
 				return err
 			}
+		}
+		if _, c.bodies[i].asks, err = c.s.stowAsks(e.Run); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -79,7 +82,7 @@ func (c *turn) newRun(t *tx, e instance.RunEdit, b runBodies) error {
 			}
 		}
 	}
-	_, err = t.newRun(run, b.input)
+	_, err = t.newRun(run, b.input, b.asks)
 	return err
 }
 
@@ -113,7 +116,7 @@ func (c *turn) changeRun(t *tx, e instance.RunEdit, b runBodies) error {
 	if was.Status != e.From {
 		return agent.Errorf(agent.Conflict, "run %s is %s, and not %s", was.ID, was.Status, e.From)
 	}
-	_, err = t.changeRun(r, was, e.Run, b.output)
+	_, err = t.changeRun(r, was, e.Run, b.output, b.asks)
 	return err
 }
 

@@ -38,6 +38,7 @@ import (
 //	by/run-session/APP/SESSION/ORD   run, by session
 //	by/run-live/APP/ORD              run that is queued or running
 //	by/run-parked/APP/ORD            run that has not ended and is neither
+//	by/run-asking/APP/ORD            run that has open questions
 //	by/token-hash/-/HEX              token, by the SHA-256 of its secret
 //
 // Logs (log.go), where KIND is session, agent or audit and ID the session's or agent's id, or "-":
@@ -62,6 +63,13 @@ import (
 //	inst-due/MS/APP/AGENT/KEY/NAME   alarm, by its Unix milliseconds
 //	inst-out/NUMBER                  message that waits, by the order of commits
 //	inst-mark/due, inst-mark/out     below what no alarm is due; below what no message waits, and the next one's number
+//
+// Documents (docs.go), where SPACE is tool-servers, policies, skills, files or allowances, and NAME is escaped. GROUP is what is counted
+// together: a session's files, and all others of a space, as "-":
+//
+//	doc/SPACE/APP/NAME               document: its revision, and JSON
+//	doc-head/SPACE/APP/GROUP         newest revision, numbers of documents and bytes
+//	doc-gone/APP                     the app was deleted; what is left of its documents is being removed
 //
 // Idempotency keys (once.go), where HASH is the SHA-256 of scope and key:
 //
@@ -103,6 +111,9 @@ const (
 	prefixOnceUntil = "once-until/"
 	prefixState     = "state/"
 	prefixStateGone = "state-gone/"
+	prefixDoc       = "doc/"
+	prefixDocHead   = "doc-head/"
+	prefixDocGone   = "doc-gone/"
 )
 
 // space is the name of a collection.
@@ -133,6 +144,7 @@ const (
 	byRunSession   index = "run-session"
 	byRunLive      index = "run-live"
 	byRunParked    index = "run-parked"
+	byRunAsking    index = "run-asking"
 	byTokenHash    index = "token-hash"
 )
 
@@ -148,7 +160,7 @@ func byKey(ix index, app agent.App, what string) key {
 	return join(prefixBy, string(ix), string(app), what)
 }
 func byPrefix(ix index, app agent.App, what string) key {
-	if ix == byRunLive || ix == byRunParked {
+	if ix == byRunLive || ix == byRunParked || ix == byRunAsking {
 		return join(prefixBy, string(ix), string(app), "")
 	}
 	return join(prefixBy, string(ix), string(app), what, "")

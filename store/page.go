@@ -19,28 +19,30 @@ var errFull = errors.New("page is full")
 type list struct {
 	prefix  key
 	gapless bool // each ordinal has an entry
+	oldest  bool // is walked from the oldest entry
 }
 
-// pages walks l from the newest entry. load reads the record of an entry and reports whether it belongs in the list. A
+// pages walks l from the newest entry, or as it says. load reads the record of an entry and reports whether it belongs in the list. A
 // page may be short, even empty; next is the cursor of the page after it, "" at the end.
 func pages[T any](s snapshot, l list, p agent.Page, load func(ord int64, id string) (T, bool, error)) (out []T, next string, err error) {
-	limit := p.Limit
-	switch {
-	case limit == 0:
-		limit = agent.DefaultPage
-	case limit < 0 || limit > agent.MaxPage:
-		return nil, "", agent.Errorf(agent.Invalid, "limit is %d; it must be between 1 and %d", limit, agent.MaxPage)
+	limit, err := pageLimit(p)
+	if err != nil {
+		return nil, "", err
 	}
-	to, before := prefixEnd(l.prefix), int64(0) // before is the ordinal last seen, 0 at first
+	from, to, before := l.prefix, prefixEnd(l.prefix), int64(0) // before is the ordinal last seen, 0 at first
 	if p.After != "" {
 		if before, err = parseCursor(l.prefix, p.After); err != nil {
 			return nil, "", err
 		}
-		to = l.prefix + number(before)
+		if l.oldest {
+			from = l.prefix + number(before+1)
+		} else {
+			to = l.prefix + number(before)
+		}
 	}
 	out = []T{}
 	seen := 0
-	err = s.each(l.prefix, to, true, func(k key, payload []byte) error {
+	err = s.each(from, to, !l.oldest, func(k key, payload []byte) error {
 		if len(out) == limit || seen == pageScan {
 			next = cursor(l.prefix, before)
 			return errStop
@@ -73,9 +75,19 @@ func pages[T any](s snapshot, l list, p agent.Page, load func(ord int64, id stri
 	return out, next, nil
 }
 
+func pageLimit(p agent.Page) (int, error) {
+	switch {
+	case p.Limit == 0:
+		return agent.DefaultPage, nil
+	case p.Limit < 0 || p.Limit > agent.MaxPage:
+		return 0, agent.Errorf(agent.Invalid, "limit is %d; it must be between 1 and %d", p.Limit, agent.MaxPage)
+	}
+	return p.Limit, nil
+}
+
 // collectionPages walks a whole collection.
 func collectionPages[T any](s snapshot, sp space, app agent.App, p agent.Page, load func(ord int64, id string) (T, bool, error)) ([]T, string, error) {
-	l := list{ordPrefix(sp, app), true}
+	l := list{prefix: ordPrefix(sp, app), gapless: true}
 	h, err := readHead(s, sp, app)
 	if err != nil {
 		return nil, "", err
@@ -103,12 +115,16 @@ func cursor(prefix key, ord int64) string {
 func parseCursor(prefix key, s string) (int64, error) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil || len(b) != 8+crc32.Size || binary.BigEndian.Uint32(b[8:]) != checksum([]byte(prefix), b[:8]) {
-		return 0, &agent.Error{
-			Kind: agent.Invalid, Msg: "the cursor is not one of this list",
-			Hint: "pass on the cursor of the page before as it is, with the same filter; leave it out for the first page",
-		}
+		return 0, badCursor()
 	}
 	return int64(binary.BigEndian.Uint64(b)), nil
+}
+
+func badCursor() error {
+	return &agent.Error{
+		Kind: agent.Invalid, Msg: "the cursor is not one of this list",
+		Hint: "pass on the cursor of the page before as it is, with the same filter; leave it out for the first page",
+	}
 }
 
 // indexPages walks one entry of an index that names many records.

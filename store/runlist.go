@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store/instance"
 )
 
 // RunFilter picks runs; zero fields pick all.
@@ -11,11 +12,12 @@ type RunFilter struct {
 	Agent   string
 	Session agent.SessionID
 	Status  agent.RunStatus
+	Asking  bool // only those that have open questions
 }
 
 func (f RunFilter) match(run agent.Run) bool {
 	return (f.Agent == "" || f.Agent == run.Agent) && (f.Session == "" || f.Session == run.Session) &&
-		(f.Status == agent.UnknownStatus || f.Status == run.Status)
+		(f.Status == agent.UnknownStatus || f.Status == run.Status) && (!f.Asking || len(run.Asks) > 0)
 }
 
 // Run returns the run with that id.
@@ -46,6 +48,8 @@ func (s *Store) Runs(ctx context.Context, app agent.App, f RunFilter, page agent
 			return run, keep, err
 		}
 		switch {
+		case f.Asking:
+			list, next, err = indexPages(snap, byRunAsking, app, "", page, load)
 		case f.Session != "":
 			list, next, err = indexPages(snap, byRunSession, app, string(f.Session), page, load)
 		case f.Status != agent.UnknownStatus && !f.Status.Terminal():
@@ -61,7 +65,7 @@ func (s *Store) Runs(ctx context.Context, app agent.App, f RunFilter, page agent
 }
 
 func bodyBytes(run agent.Run) int {
-	n := len(run.Input.Body)
+	n := len(run.Input.Body) + instance.AsksSize(run.Asks)
 	if run.Output != nil {
 		n += len(run.Output.Body)
 	}

@@ -52,6 +52,10 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun, once Once) (_ agent.Run
 	if err != nil {
 		return agent.Run{}, nil, false, err
 	}
+	var asks body
+	if run.Asks, asks, err = s.stowAsks(run); err != nil {
+		return agent.Run{}, nil, false, err
+	}
 	ps, err := s.prepare(ofRun(n.Events, run.ID))
 	if err != nil {
 		return agent.Run{}, nil, false, err
@@ -84,7 +88,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun, once Once) (_ agent.Run
 		if len(events) > 0 {
 			out.FirstSeq = events[0].Seq
 		}
-		ord, err := t.newRun(out, input)
+		ord, err := t.newRun(out, input, asks)
 		if err != nil {
 			return err
 		}
@@ -97,7 +101,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun, once Once) (_ agent.Run
 }
 
 // newRun makes the record of a run and the index entries that name it.
-func (t *tx) newRun(run agent.Run, input body) (ord int64, err error) {
+func (t *tx) newRun(run agent.Run, input, asks body) (ord int64, err error) {
 	if _, found, err := lookup(t, recKey(runs, run.App, string(run.ID)), nil); err != nil {
 		return 0, err
 	} else if found {
@@ -114,7 +118,10 @@ func (t *tx) newRun(run agent.Run, input body) (ord int64, err error) {
 	t.put(byOrdKey(byRunAgent, run.App, run.Agent, ord), id)
 	t.put(byOrdKey(byRunSession, run.App, string(run.Session), ord), id)
 	t.put(byOrdKey(byStatus(run.Status), run.App, "", ord), id)
-	return ord, t.saveRun(run, ord, input, body{})
+	if !asks.empty() {
+		t.put(byOrdKey(byRunAsking, run.App, "", ord), id)
+	}
+	return ord, t.saveRun(run, ord, input, body{}, asks)
 }
 
 // byStatus is the index that names runs of a status: "" for those that have ended.
@@ -129,7 +136,7 @@ func byStatus(s agent.RunStatus) index {
 }
 
 // changeRun brings the record r of a run up to date, which read as was, and returns the run as it is then.
-func (t *tx) changeRun(r row, was, run agent.Run, output body) (agent.Run, error) {
+func (t *tx) changeRun(r row, was, run agent.Run, output, asks body) (agent.Run, error) {
 	run.App, run.ID, run.Session, run.Agent, run.Plugin = was.App, was.ID, was.Session, was.Agent, was.Plugin
 	run.Function, run.Input, run.Created = was.Function, was.Input, was.Created
 	run.FirstSeq = cmp.Or(was.FirstSeq, run.FirstSeq)
@@ -140,7 +147,13 @@ func (t *tx) changeRun(r row, was, run agent.Run, output body) (agent.Run, error
 			t.put(byOrdKey(to, run.App, "", r.ord), []byte(run.ID))
 		}
 	}
-	return run, t.saveRun(run, r.ord, r.bodies[0], output)
+	switch k := byOrdKey(byRunAsking, run.App, "", r.ord); {
+	case asking(r) && asks.empty():
+		t.del(k)
+	case !asking(r) && !asks.empty():
+		t.put(k, []byte(run.ID))
+	}
+	return run, t.saveRun(run, r.ord, r.bodies[0], output, asks)
 }
 
 // ofRun returns events with their Run set.
@@ -152,23 +165,24 @@ func ofRun(events []agent.Event, id agent.RunID) []agent.Event {
 	return out
 }
 
-// runFields is a run without the bytes of its input and output, which are the record's two bodies.
+// runFields is a run without the bytes of its input and output and without its questions, which are the record's three bodies.
 type runFields struct {
 	agent.Run
 	Input  payloadFields  `json:"input"`
 	Output *payloadFields `json:"output,omitempty"`
+	Asks   struct{}       `json:"asks,omitzero"`
 }
 
 type payloadFields struct {
 	Type string `json:"type,omitempty"`
 }
 
-func (t *tx) saveRun(run agent.Run, ord int64, input, output body) error {
+func (t *tx) saveRun(run agent.Run, ord int64, input, output, asks body) error {
 	f := runFields{Run: run, Input: payloadFields{run.Input.Type}}
 	if run.Output != nil {
 		f.Output = &payloadFields{run.Output.Type}
 	}
-	return t.save(recKey(runs, run.App, string(run.ID)), ord, f, input, output)
+	return t.save(recKey(runs, run.App, string(run.ID)), ord, f, input, output, asks)
 }
 
 // readRun reads a run that something names.
@@ -195,20 +209,22 @@ func (s *Store) decodeRun(k key, r row) (agent.Run, error) {
 			return agent.Run{}, err
 		}
 	}
-	return run, nil
+	run.Asks, err = s.fetchAsks(k, r)
+	return run, err
 }
 
-// decodeBareRun returns a run without the bytes of its input and output.
+// decodeBareRun returns a run without the bytes of its input and output, and without its questions.
 func decodeBareRun(k key, r row) (agent.Run, error) {
 	var f runFields
 	err := json.Unmarshal(r.fields, &f)
-	if err == nil && len(r.bodies) != 2 {
+	if err == nil && len(r.bodies) != 2 && len(r.bodies) != 3 {
 		err = errShort
 	}
 	if err != nil {
 		return agent.Run{}, corrupt(k, "%v", err)
 	}
 	run := f.Run
+	run.Asks = nil
 	run.Input = agent.Payload{Type: f.Input.Type}
 	if f.Output != nil {
 		run.Output = &agent.Payload{Type: f.Output.Type}
@@ -218,7 +234,7 @@ func decodeBareRun(k key, r row) (agent.Run, error) {
 
 // UpdateRun applies change to a run and adds events to its session's log, in one commit. A run that has ended is a
 // Conflict. change may run more than once and must not call the store. What it does to the run's ids, FirstSeq, app, agent,
-// plugin, function, input and Created is undone; an error of change changes nothing.
+// plugin, function, input and Created is undone; an error of change changes nothing. A run that ends has no questions any more.
 func (s *Store) UpdateRun(ctx context.Context, app agent.App, id agent.RunID, events []agent.Event, change func(*agent.Run) error) (_ agent.Run, stored []agent.Event, err error) {
 	ps, err := s.prepare(ofRun(events, id))
 	if err != nil {
@@ -247,6 +263,10 @@ func (s *Store) UpdateRun(ctx context.Context, app agent.App, id agent.RunID, ev
 				return err
 			}
 		}
+		var asks body
+		if run.Asks, asks, err = s.stowAsks(run); err != nil {
+			return err
+		}
 		log := SessionLog(app, was.Session)
 		x, err := bounds(t, log)
 		if err != nil {
@@ -255,7 +275,7 @@ func (s *Store) UpdateRun(ctx context.Context, app agent.App, id agent.RunID, ev
 		if stored, err = s.append(t, log, x, ps); err != nil {
 			return err
 		}
-		out, err = t.changeRun(r, was, run, output)
+		out, err = t.changeRun(r, was, run, output, asks)
 		return err
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 func (s *Store) Verify(ctx context.Context) error {
 	err := s.view(ctx, func(snap snapshot) error {
 		v := verifier{s, snap, ctx}
-		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.states, v.instances, v.indexes, v.onces, v.usage} {
+		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.states, v.docs, v.instances, v.indexes, v.onces, v.usage} {
 			if err := step(); err != nil {
 				return err
 			}
@@ -139,7 +139,12 @@ func (v verifier) code(k key, payload []byte) error {
 	if _, err := parse(k, payload, &p); err != nil {
 		return err
 	}
-	_, err := v.s.Blob(v.ctx, p.Digest)
+	return v.blob(k, p.Digest)
+}
+
+// blob checks that a blob which the record at k names is there and whole.
+func (v verifier) blob(k key, d agent.Digest) error {
+	_, err := v.s.Blob(v.ctx, d)
 	if kind := agent.KindOf(err); err != nil && (kind == agent.NotFound || kind == agent.Internal) {
 		err = corrupt(k, "its file: %v", err)
 	}
@@ -195,6 +200,9 @@ func (s *Store) entries(g getter, sp space, app agent.App, k key, r row, payload
 		if ix := byStatus(run.Status); ix != "" {
 			ks = append(ks, byOrdKey(ix, app, "", r.ord))
 		}
+		if asking(r) {
+			ks = append(ks, byOrdKey(byRunAsking, app, "", r.ord))
+		}
 		_, err = record(g, recKey(sessions, app, string(run.Session)), nil)
 		return ks, err
 	case tokens:
@@ -223,7 +231,7 @@ func mustGet(g getter, k key) ([]byte, error) {
 func (v verifier) indexes() error {
 	of := map[index]space{
 		byPluginName: plugins, byPluginDigest: plugins, byAgentID: agents, bySessionAgent: sessions,
-		byRunAgent: runs, byRunSession: runs, byRunLive: runs, byRunParked: runs, byTokenHash: tokens,
+		byRunAgent: runs, byRunSession: runs, byRunLive: runs, byRunParked: runs, byRunAsking: runs, byTokenHash: tokens,
 	}
 	return v.walk(prefixBy, func(k key, payload []byte) error {
 		parts := k.parts(prefixBy)

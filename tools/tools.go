@@ -40,6 +40,7 @@ type CallOptions struct {
 	Elicit   func(context.Context, agent.Question) (agent.ApprovalAnswer, error)       // asks a person; nil refuses
 	Progress func(Progress)                                                            // is told how far it has come
 	Call     func(ctx context.Context, name string, in []byte) (out []byte, err error) // the door of the cell that calls, for built-in tools: package abi's calls
+	Depth    int                                                                       // how many agents wait for the caller, which ends cycles
 	Key      string                                                                    // the same when the same call is made again, for servers that know such keys
 }
 

@@ -42,10 +42,16 @@ type Patch struct {
 
 // Set gives a secret a new value, which becomes its next and current version.
 func (v *Vault) Set(ctx context.Context, by By, app agent.App, name string, p Put) (Info, error) {
-	defer clear(p.Value)
 	if err := agent.CheckName("secret", name); err != nil {
+		clear(p.Value)
 		return Info{}, err
 	}
+	return v.set(ctx, by, app, name, p, Keep)
+}
+
+// set keeps as many versions as keep says.
+func (v *Vault) set(ctx context.Context, by By, app agent.App, name string, p Put, keep int) (Info, error) {
+	defer clear(p.Value)
 	v.write.Lock()
 	defer v.write.Unlock()
 	key, err := v.usable()
@@ -82,7 +88,7 @@ func (v *Vault) Set(ctx context.Context, by By, app agent.App, name string, p Pu
 	}
 	s.Version = ver.Version
 	s.Versions = append(s.Versions, ver)
-	s.Versions = s.Versions[max(0, len(s.Versions)-Keep):]
+	s.Versions = s.Versions[max(0, len(s.Versions)-keep):]
 	return v.save(ctx, by, "secret.set", fmt.Sprintf("version %d, %s", s.Version, bound(s.Bindings)), s, map[int][]byte{ver.Version: b})
 }
 
@@ -128,8 +134,16 @@ func (v *Vault) Rollback(ctx context.Context, by By, app agent.App, name string,
 
 // Delete deletes a secret with all its versions.
 func (v *Vault) Delete(ctx context.Context, by By, app agent.App, name string) error {
+	if err := unknown(name); err != nil {
+		return err
+	}
 	v.write.Lock()
 	defer v.write.Unlock()
+	return v.delete(ctx, by, app, name)
+}
+
+// delete is Delete. The caller holds v.write.
+func (v *Vault) delete(ctx context.Context, by By, app agent.App, name string) error {
 	if _, err := v.st.Secret(ctx, app, name); err != nil {
 		return err
 	}
@@ -142,6 +156,9 @@ func (v *Vault) Delete(ctx context.Context, by By, app agent.App, name string) e
 
 // forChange returns a secret, once it is known to be as the vault stored it. The caller holds v.write.
 func (v *Vault) forChange(ctx context.Context, app agent.App, name string) (store.Secret, error) {
+	if err := unknown(name); err != nil {
+		return store.Secret{}, err
+	}
 	s, err := v.st.Secret(ctx, app, name)
 	if err != nil {
 		return s, err

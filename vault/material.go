@@ -22,6 +22,13 @@ func (m Material) GoString() string { return m.String() }
 
 // Material returns a secret for the host to use. It asks no one whether that is granted.
 func (v *Vault) Material(ctx context.Context, app agent.App, name string) (Material, error) {
+	if err := unknown(name); err != nil {
+		return Material{}, err
+	}
+	return v.material(ctx, app, name)
+}
+
+func (v *Vault) material(ctx context.Context, app agent.App, name string) (Material, error) {
 	k := cacheKey{app, name}
 	m, gen, found := v.cache.get(k)
 	if found {

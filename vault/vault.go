@@ -150,6 +150,9 @@ func infoOf(s store.Secret) Info {
 
 // Get returns what is known of a secret.
 func (v *Vault) Get(ctx context.Context, app agent.App, name string) (Info, error) {
+	if err := unknown(name); err != nil {
+		return Info{}, err
+	}
 	s, err := v.st.Secret(ctx, app, name)
 	if err != nil {
 		return Info{}, err
@@ -157,12 +160,14 @@ func (v *Vault) Get(ctx context.Context, app agent.App, name string) (Info, erro
 	return infoOf(s), nil
 }
 
-// List lists an app's secrets, newest first.
+// List lists an app's secrets, newest first. A page may hold fewer than there is room for.
 func (v *Vault) List(ctx context.Context, app agent.App, page agent.Page) ([]agent.Secret, string, error) {
 	all, next, err := v.st.Secrets(ctx, app, page)
-	list := make([]agent.Secret, len(all))
-	for i, s := range all {
-		list[i] = infoOf(s).Secret
+	list := make([]agent.Secret, 0, len(all))
+	for _, s := range all {
+		if !own(s.Name) {
+			list = append(list, infoOf(s).Secret)
+		}
 	}
 	return list, next, err
 }

@@ -100,9 +100,21 @@ func once() header { return header{"Idempotency-Key": rand.Text()} }
 
 // send returns the response of a request that succeeded. The caller closes its body.
 func (c *Client) send(ctx context.Context, method, target string, h header, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.base+target, bytes.NewReader(body))
+	return c.sendBody(ctx, method, target, h, bytes.NewReader(body), int64(len(body)))
+}
+
+// sendBody is send of a body that need not be in memory.
+func (c *Client) sendBody(ctx context.Context, method, target string, h header, body io.ReadSeeker, size int64) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+target, io.NopCloser(body))
 	if err != nil {
 		return nil, agent.Wrap(agent.Invalid, err, "the server's address is not valid")
+	}
+	if req.ContentLength = size; size == 0 {
+		req.Body = http.NoBody
+	}
+	req.GetBody = func() (io.ReadCloser, error) { // for a kept connection that turns out to be closed
+		_, err := body.Seek(0, io.SeekStart)
+		return io.NopCloser(body), err
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

@@ -83,7 +83,8 @@ func (c *Client) CancelRuns(ctx context.Context, ids ...agent.RunID) ([]agent.Ru
 	return out.Items, err
 }
 
-// Code is code to run once. Language is "ts" (the default) or "js".
+// Code is code to run: sealed and once, or, when it has tools, as a durable run of an agent. Language is "ts" (the default), "js" or, without
+// tools, "python".
 type Code struct {
 	Code     string            `json:"code"`
 	Language string            `json:"language,omitempty"`
@@ -92,18 +93,37 @@ type Code struct {
 	Input    json.RawMessage   `json:"input,omitempty"`
 	Config   map[string]string `json:"config,omitempty"`
 	Limits   agent.Limits      `json:"limits,omitzero"`
+
+	Tools   []string        `json:"tools,omitzero"`   // that it may call: names, SERVER.*, or *
+	Agent   string          `json:"agent,omitempty"`   // that it runs for; "code" unless given
+	Session agent.SessionID `json:"session,omitempty"` // of that agent; a new one unless given
+	Wait    *int            `json:"wait,omitempty"`    // seconds that the answer waits for the run's end; 60 unless given
+	Tokens  int             `json:"max_tokens,omitempty"`
 }
 
-// CodeResult is what code that ran once returned, printed and cost.
+// CodeResult is what code returned, printed and cost. What is below Usage is of code with tools, which may not have ended.
 type CodeResult struct {
-	Output agent.Payload   `json:"output"`
+	Output *agent.Payload  `json:"output"` // nil when it failed or has not ended
 	Logs   []agent.LogLine `json:"logs"`
 	Usage  agent.Usage     `json:"usage"`
+
+	Run     agent.RunID      `json:"run,omitempty"`
+	Session agent.SessionID  `json:"session,omitempty"`
+	Status  agent.RunStatus  `json:"status,omitzero"`
+	Error   *agent.RunError  `json:"error,omitempty"`
+	Calls   []agent.ToolUse  `json:"calls,omitempty"`
+	Asks    []agent.Approval `json:"approvals,omitempty"`
+	More    int              `json:"more,omitempty"`
+	Notice  string           `json:"notice,omitempty"`
 }
 
-// RunCode runs code of which nothing is kept.
+// RunCode runs code. Of code without tools nothing is kept.
 func (c *Client) RunCode(ctx context.Context, code Code) (out CodeResult, err error) {
-	return out, c.do(ctx, "POST", path("code"), nil, code, &out)
+	var h header
+	if code.Tools != nil || code.Agent != "" {
+		h = once()
+	}
+	return out, c.do(ctx, "POST", path("code"), h, code, &out)
 }
 
 // Ready returns nil when the server takes requests.

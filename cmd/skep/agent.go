@@ -131,7 +131,7 @@ func (f *agentFlags) granted(ctx context.Context, c *cli, cl *client.Client, plu
 
 // hintGrants tells what an agent's code asks for and was not granted; with all, what it may do now, too.
 func (c *cli) hintGrants(ctx context.Context, cl *client.Client, a agent.Agent, all bool) error {
-	p, err := cl.Plugin(ctx, a.Plugin)
+	p, err := pluginOf(ctx, cl, a)
 	if err != nil {
 		return err
 	}
@@ -143,6 +143,14 @@ func (c *cli) hintGrants(ctx context.Context, cl *client.Client, a agent.Agent, 
 	}
 	c.hintAsked(a.Name, p.Asks, a.Grants)
 	return c.hintSecrets(ctx, cl, a.Grants)
+}
+
+// pluginOf is the code of an agent; none of one that runs only code that it is given.
+func pluginOf(ctx context.Context, cl *client.Client, a agent.Agent) (agent.Plugin, error) {
+	if a.Plugin == "" {
+		return agent.Plugin{}, nil
+	}
+	return cl.Plugin(ctx, a.Plugin)
 }
 
 // hintSecrets names the secrets that were granted and are not there, which may be a slip of the pen.
@@ -186,15 +194,19 @@ func newAgentShow(c *cli) *cobra.Command {
 			if c.json {
 				return c.printJSON(a)
 			}
-			p, err := cl.Plugin(cmd.Context(), a.Plugin)
+			p, err := pluginOf(cmd.Context(), cl, a)
 			if err != nil {
 				return err
+			}
+			plugin := ""
+			if a.Plugin != "" {
+				plugin = a.Plugin + " (" + p.Version + ", " + short(p.Digest) + ")"
 			}
 			var config []string
 			for _, key := range slices.Sorted(maps.Keys(a.Config)) {
 				config = append(config, key+"="+a.Config[key])
 			}
-			c.printFields("name", a.Name, "description", a.Description, "plugin", a.Plugin+" ("+p.Version+", "+short(p.Digest)+")",
+			c.printFields("name", a.Name, "description", a.Description, "plugin", plugin,
 				"functions", strings.Join(p.Exports, ", "), "config", strings.Join(config, ", "),
 				"may", strings.Join(a.Grants.Words(), "; "), "limits", limitsText(a.Limits),
 				"id", string(a.ID), "created", when(a.Created), "updated", when(a.Updated))

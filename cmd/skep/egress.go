@@ -30,6 +30,15 @@ func (o *egressOptions) register(flags *pflag.FlagSet) {
 
 // open returns the way out.
 func (o *egressOptions) open(log *slog.Logger) (*egress.Egress, error) {
+	opts, err := o.options(log)
+	if err != nil {
+		return nil, err
+	}
+	return egress.New(&opts), nil
+}
+
+// options are those of a way out as the flags say.
+func (o *egressOptions) options(log *slog.Logger) (egress.Options, error) {
 	opts := egress.Options{Log: log}
 	for _, text := range o.allow {
 		p, err := netip.ParsePrefix(text)
@@ -37,21 +46,21 @@ func (o *egressOptions) open(log *slog.Logger) (*egress.Egress, error) {
 			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil || p != p.Masked() {
-			return nil, usageError("--egress-allow %s: write a prefix, such as 10.0.0.0/8, or an address", text)
+			return opts, usageError("--egress-allow %s: write a prefix, such as 10.0.0.0/8, or an address", text)
 		}
 		opts.Allow = append(opts.Allow, p)
 	}
 	if o.ca != "" {
 		pem, err := os.ReadFile(o.ca)
 		if err != nil {
-			return nil, &agent.Error{Kind: agent.Invalid, Msg: "--egress-ca cannot be read", Err: err}
+			return opts, &agent.Error{Kind: agent.Invalid, Msg: "--egress-ca cannot be read", Err: err}
 		}
 		if opts.RootCAs, err = x509.SystemCertPool(); err != nil {
 			opts.RootCAs = x509.NewCertPool()
 		}
 		if !opts.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usageError("--egress-ca %s: there is no certificate in it", o.ca)
+			return opts, usageError("--egress-ca %s: there is no certificate in it", o.ca)
 		}
 	}
-	return egress.New(&opts), nil
+	return opts, nil
 }

@@ -51,6 +51,9 @@ func eventKind(e agent.Event) string {
 	case agent.EventHTTP:
 		return "http"
 	}
+	if word, ok := toolWords[e.Kind]; ok {
+		return word
+	}
 	if word, ok := durableWords[e.Kind]; ok {
 		return word
 	}
@@ -105,6 +108,9 @@ func eventText(e agent.Event) string {
 			return "for " + waitText(w)
 		}
 	case agent.EventStepStarted, agent.EventStepEnded, agent.EventAlarmFired, agent.EventAlarmFailed, agent.EventReceived, agent.EventStateChanged:
+		if text := toolText(e); text != "" {
+			return text
+		}
 		if text := durableText(e); text != "" {
 			return text
 		}

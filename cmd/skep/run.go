@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -75,9 +76,20 @@ its id. An agent that has the name of one of the verbs below is run by skep run 
 	return cmd
 }
 
+// attachment is how a run is followed: where its events go, whether they are shown at all, and whether the run is cancelled when the command is.
+type attachment struct {
+	events       io.Writer
+	quiet, owned bool
+}
+
 // attach prints a run's events until its last, then its result. When ctx ends first it cancels the run, if owned.
 func (c *cli) attach(ctx context.Context, cl *client.Client, r agent.Run, quiet, owned bool) error {
-	p := eventPrinter{w: c.stdout, json: c.json}
+	return c.follow(ctx, cl, r, attachment{events: c.stdout, quiet: quiet, owned: owned})
+}
+
+func (c *cli) follow(ctx context.Context, cl *client.Client, r agent.Run, a attachment) error {
+	p := eventPrinter{w: a.events, json: c.json}
+	quiet, owned := a.quiet, a.owned
 	var last agent.Event
 	for e, err := range cl.Events(ctx, client.RunLog(r.ID), 0, true) {
 		if err != nil {

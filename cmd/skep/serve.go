@@ -11,6 +11,7 @@ import (
 	"log"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -43,6 +44,7 @@ type serveOptions struct {
 	hosts  []string
 
 	origins []string
+	public  string // URL by which people reach the server
 	dir     string
 	python  string // file of the Python interpreter, or ""
 	cache   string // where compiled code is kept; below dir unless given
@@ -92,6 +94,7 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 		origins = strings.Split(env, ",")
 	}
 	flags.StringSliceVar(&o.origins, "origin", origins, "web `ORIGIN`, such as https://example.com, whose pages may call and connect (SKEP_ORIGINS)")
+	flags.StringVar(&o.public, "public-url", os.Getenv("SKEP_PUBLIC_URL"), "`URL` by which people reach the server, for links to approvals; as whoever asks for a link does unless given (SKEP_PUBLIC_URL)")
 	flags.StringSliceVar(&o.hosts, "host", nil, "further `NAME` to answer to when listening on a loopback address")
 	return cmd
 }
@@ -132,6 +135,9 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 		return usageError("--isolation %s: use process or inline", o.apart)
 	}
 	if err := checkPython(o.python); err != nil {
+		return err
+	}
+	if err := checkPublic(o.public); err != nil {
 		return err
 	}
 	tracing, err := telemetry.Open(ctx, version, o.log)
@@ -187,10 +193,24 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 		return err
 	}
 	defer out.Close()
+	toolset, err := openTools(st, o, out, secrets, func(ctx context.Context, app agent.App, e agent.Event) error { return rt.Audit(ctx, app, e) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, toolset.Close()) }()
 	rt = runtime.New(st, cells, &runtime.Options{
-		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secrets,
+		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secrets, Tools: toolset.Catalogue,
 	})
+	toolset.rt = rt
 
+	linkKey, err := keptSecret(o.dir, "link.key")
+	if err != nil {
+		return err
+	}
+	mcpKey, err := keptSecret(o.dir, "mcp.key")
+	if err != nil {
+		return err
+	}
 	if _, err := api.EnsureOwnerToken(ctx, st, filepath.Join(o.dir, tokenFile)); err != nil {
 		return err
 	}
@@ -203,7 +223,7 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return rt.Run(ctx) })
 	work.Go(func() error {
-		return api.New(rt, st, &api.Options{Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Origins: o.origins, Vault: secrets}).Run(ctx, ln)
+		return api.New(rt, st, &api.Options{Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Origins: o.origins, Vault: secrets, Tools: toolset.Catalogue, OAuth: toolset.oauth, LinkKey: linkKey, URL: o.public, MCPKey: mcpKey}).Run(ctx, ln)
 	})
 	info.NewKey = secrets.NewKey()
 	ready(info)
@@ -219,7 +239,7 @@ const (
 
 // openCells returns what runs code.
 func openCells(ctx context.Context, o serveOptions, load func(context.Context, agent.Digest) (agent.Source, error), loaded func(host.Loaded)) (runtime.Cells, func() error, error) {
-	seed, err := imageSeed(o.dir)
+	seed, err := keptSecret(o.dir, "image.seed")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -240,23 +260,27 @@ func openCells(ctx context.Context, o serveOptions, load func(context.Context, a
 	return h, func() error { return h.Close(context.WithoutCancel(ctx)) }, nil
 }
 
-// imageSeed reads the secret from which modules draw while they are initialised, and makes it on the first start. Where it is lost,
-// runs of modules that wait may find their code in another order, and diverge.
-func imageSeed(dir string) ([]byte, error) {
-	file := filepath.Join(dir, "image.seed")
-	seed, err := os.ReadFile(file)
+// keptSecret reads a random secret of the data directory, and makes it on the first start:
+//
+//   - image.seed, from which modules draw while they are initialised. Where it is lost, runs of modules that wait may find their code in another
+//     order, and diverge.
+//   - link.key, with which links to approvals are made. Where it is lost, links that are out are worth nothing.
+//   - mcp.key, which seals what MCP clients carry between the rounds of a call. Where it is lost, those calls have to be made again.
+func keptSecret(dir, name string) ([]byte, error) {
+	file := filepath.Join(dir, name)
+	secret, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		seed = make([]byte, 32)
-		rand.Read(seed)
-		err = os.WriteFile(file, seed, 0o600)
+		secret = make([]byte, 32)
+		rand.Read(secret)
+		err = os.WriteFile(file, secret, 0o600)
 	}
-	if err == nil && len(seed) < 32 {
+	if err == nil && len(secret) < 32 {
 		err = errors.New("it is too short")
 	}
 	if err != nil {
 		return nil, agent.Wrap(agent.Internal, err, "the file "+file+" cannot be used")
 	}
-	return seed, nil
+	return secret, nil
 }
 
 // checkPython refuses a file that is not the interpreter, at the start and not at the first agent.
@@ -269,6 +293,15 @@ func checkPython(file string) error {
 		return &agent.Error{Kind: agent.Invalid, Msg: "the Python interpreter cannot be read", Err: err, Hint: python.Hint}
 	}
 	return python.CheckFile(wasm)
+}
+
+// checkPublic refuses what no link can begin with.
+func checkPublic(text string) error {
+	u, err := url.Parse(text)
+	if text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "" && u.User == nil {
+		return nil
+	}
+	return usageError("--public-url %s: write https://HOST, with a path if there is one", text)
 }
 
 func listen(ctx context.Context, addr string) (net.Listener, error) {

@@ -186,7 +186,7 @@ func (e *Engine) run(ctx context.Context, image *cell.Image, h *handles, source 
 		v.resume(before)
 	}
 	v.fitStack()
-	err = fn(v)
+	err = v.named(fn(v))
 	v.land()
 	return c.Usage(), err
 }

@@ -47,7 +47,8 @@ func (v *vm) await(h uint64) {
 	v.call("qjs_free_value", h)
 }
 
-// deliver tells the prelude what became of the awaited promise. It reports whether that is known.
+// deliver tells the prelude what became of the awaited promise. It reports whether that is known, and every tool that was called
+// has answered.
 func (v *vm) deliver() bool {
 	if v.awaited == 0 {
 		return false
@@ -58,6 +59,9 @@ func (v *vm) deliver() bool {
 		return false
 	case promiseRejected:
 		kind = kindThrown
+	}
+	if v.lingers(kind == kindThrown) {
+		return false
 	}
 	r := v.call("qjs_promise_result", v.awaited)
 	v.call("qjs_free_value", v.awaited)
@@ -115,7 +119,7 @@ func (v *vm) drive(done func() bool, stuck string) error {
 	}
 }
 
-func (v *vm) hasLoaded() bool { return v.loaded != nil || v.failure != nil }
+func (v *vm) hasLoaded() bool { return v.loaded != nil || v.failure != nil && !v.lingers(true) }
 func (v *vm) hasEnded() bool  { return v.ended && !v.holds() }
 
 // loaded is what the prelude says of a module.
@@ -165,6 +169,7 @@ type failure struct {
 	Message string `json:"message"`
 	Stack   string `json:"stack"`
 	Cause   string `json:"cause"`
+	Hint    string `json:"hint"` // of a ToolError
 }
 
 // setFailure takes what the author's code threw.
@@ -178,13 +183,17 @@ func (v *vm) setFailure(b []byte) {
 		v.failure = stackExceeded()
 		return
 	}
+	if f.Name == "InternalError" && f.Message == noMessage {
+		v.failure = v.memoryExceeded()
+		return
+	}
 	msg := f.Message
 	if f.Name != "" {
 		msg = strings.TrimSuffix(f.Name+": "+msg, ": ")
 	}
 	v.failure = &agent.Error{
 		Kind: agent.Failed, Msg: mapText(v.source, clip(msg)), Pos: topOf(v.source, clip(f.Stack)),
-		Stack: tidy(v.source, clip(f.Stack+f.news())),
+		Stack: tidy(v.source, clip(f.Stack+f.news())), Hint: clip(f.Hint),
 	}
 }
 

@@ -21,15 +21,17 @@ var called = map[string]bool{
 	abi.CallSleep: false, abi.CallWait: false, abi.CallStart: true, abi.CallResult: false,
 	abi.CallSocketSend: true, abi.CallSocketClose: true, abi.CallSocketAttach: true, abi.CallSocketList: false,
 	abi.CallChildDelete: true, abi.CallTurnLeave: false, abi.CallTurnEnter: false,
+	abi.CallTool: true, abi.CallToolChange: true, abi.CallToolList: false, abi.CallToolSearch: false, abi.CallToolDescribe: false,
+	abi.CallFileRead: false, abi.CallFilePut: true, abi.CallFileList: false, abi.CallSkillList: false, abi.CallSkillLoad: false,
 }
 
-// startCalled begins one of called.
-func (v *vm) startCalled(id float64, name string, body []byte) {
+// startCalled begins one of called. trace is where in the code, when it says so.
+func (v *vm) startCalled(id float64, name string, body []byte, trace string) {
 	if _, is := called[name]; !is {
 		v.fail(agent.Errorf(agent.Internal, "the prelude made an unknown call %q", name))
 		return
 	}
-	v.start(id, name, body)
+	v.startAt(place.FindString(trace), id, name, body)
 }
 
 // askText makes one of asked. What it returns is the answer, or an ErrorBody of package abi after a "!", with which no JSON

@@ -27,6 +27,7 @@ type flight struct {
 	armed   bool
 	due     time.Time // of the alarm, by the call's clock
 	issued  uint64    // what was asked of the host, in all
+	warned  uint64    // calls of tools up to this number were reported, which the code does not wait for
 }
 
 type request struct {
@@ -34,6 +35,7 @@ type request struct {
 	name   string
 	body   []byte
 	number uint64 // in order of being asked, from 1
+	at     string // where in the bundle, of calls of tools
 }
 
 type underWay struct {
@@ -79,6 +81,12 @@ func (a answer) parts() (part, error) {
 		if p.form == formJSON {
 			p.how = settleParse
 		}
+	case abi.CallFileRead:
+		var r abi.FilePart
+		if err = json.Unmarshal(a.out, &r); err == nil {
+			p.how, p.more = settleHead, r.Body
+			p.value, err = json.Marshal(r.FileInfo)
+		}
 	default:
 		if _, is := called[a.name]; is {
 			p.how, p.form = settleParse, formJSON
@@ -91,13 +99,15 @@ func (a answer) parts() (part, error) {
 }
 
 // start puts a call to the host in line. It begins when the guest has nothing more to do at once.
-func (v *vm) start(id float64, name string, body []byte) {
+func (v *vm) start(id float64, name string, body []byte) { v.startAt("", id, name, body) }
+
+func (v *vm) startAt(at string, id float64, name string, body []byte) {
 	if !v.cell.Hold(int64(len(body))) {
 		v.fail(agent.Exceeded(agent.LimitMemory, "the code's calls under way hold more than its limit of %d bytes", v.cell.Env().Limits.Memory))
 		return
 	}
 	v.issued++
-	v.waiting = append(v.waiting, request{id, name, body, v.issued})
+	v.waiting = append(v.waiting, request{id, name, body, v.issued, at})
 }
 
 // launch begins the calls in line, as far as there is room.
@@ -198,6 +208,7 @@ func (v *vm) next() bool {
 		v.waiting = v.waiting[:0]
 		out, err := v.cell.Env().Calls(v.cell.Context(), r.name, r.body)
 		if v.cell.Context().Err() != nil {
+			v.waiting = append(v.waiting, r) // it is still under way
 			v.fail(v.cell.Err())
 		} else {
 			v.settle(answer{r, out, err})

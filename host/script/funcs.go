@@ -205,7 +205,7 @@ func (v *vm) hostCall(stack []uint64) {
 		v.ended = true
 	case "call":
 		v.cell.CountCall()
-		v.startCalled(a.number(0), a.text(1), []byte(a.text(2)))
+		v.startCalled(a.number(0), a.text(1), []byte(a.text(2)), a.someText(3))
 	case "ask":
 		out = v.askText(a.text(0), []byte(a.text(1)))
 	default:
@@ -347,9 +347,9 @@ func (v *vm) load(stack []uint64) {
 // skepModule is what authors import from "skep"; the prelude leaves it in a global, which this takes away.
 var skepModule = []byte(`const s = globalThis.__skep; delete globalThis.__skep;
 export const {
-	Agent, NonRetryableError, SkepError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm, deleteChild,
-	emit, getAlarm, getSchedule, kv, listSchedules, log, outside, run, schedule, scheduleEvery, secret, setAlarm, sleep, sleepUntil, sql, step,
-	storage, waitForEvent,
+	Agent, NonRetryableError, SkepError, ToolError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm,
+	deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, outside, run, schedule, scheduleEvery, secret, setAlarm, skills,
+	sleep, sleepUntil, sql, step, storage, tools, waitForEvent,
 } = s;
 export default s;
 `)

@@ -267,6 +267,7 @@ func FuzzSuspended(f *testing.F) {
 	for _, s := range []saved{
 		{}, {loading: true, awaited: 5, issued: 9, exchanges: 2, memory: []byte("memory")},
 		{armed: true, due: 1e18, issued: 3, calls: []request{{id: 0, name: "a", number: 1}, {id: 3, name: "b", body: []byte("in"), number: 3}}},
+		{issued: 2, calls: []request{{name: "tool.call", body: []byte(`{"tool":"a.b"}`), number: 1, at: moduleName + ":1:2"}, {id: 4, name: "b", number: 2}}},
 	} {
 		f.Add(s.encode())
 	}

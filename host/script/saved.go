@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/internal/wire"
@@ -13,11 +14,11 @@ import (
 // saved is a suspended call: what its driver knew, and the snapshot of its cell. Its form:
 //
 //	"skepcall", version     8 bytes and 1
-//	flags                   1: its module was loading; 2: a timer is due
+//	flags                   1: its module was loading; 2: a timer is due; 4: calls have places
 //	awaited                 the promise of what the function returns, or 0; numbers are varints
 //	issued, exchanges       numbers taken
 //	due                     of the first timer, in nanoseconds since 1970
-//	calls                   how many, then for each its number, the prelude's, its name and its input after their lengths
+//	calls                   how many, then for each its number, the prelude's, its name, its input and its place after their lengths
 //	memory                  the snapshot, after its length
 //	checksum                32 bytes: SHA-256 of all before
 type saved struct {
@@ -36,6 +37,7 @@ const (
 	savedVersion = 1
 	savedLoading = 1
 	savedArmed   = 2
+	savedPlaces  = 4
 )
 
 func (s *saved) encode() []byte {
@@ -46,6 +48,9 @@ func (s *saved) encode() []byte {
 	}
 	if s.armed {
 		flags |= savedArmed
+	}
+	if slices.ContainsFunc(s.calls, func(r request) bool { return r.at != "" }) {
+		flags |= savedPlaces
 	}
 	b = append(b, savedVersion, flags)
 	b = binary.AppendUvarint(b, uint64(s.awaited))
@@ -58,6 +63,9 @@ func (s *saved) encode() []byte {
 		b = binary.AppendUvarint(b, uint64(c.id))
 		b = append(binary.AppendUvarint(b, uint64(len(c.name))), c.name...)
 		b = append(binary.AppendUvarint(b, uint64(len(c.body))), c.body...)
+		if flags&savedPlaces != 0 {
+			b = append(binary.AppendUvarint(b, uint64(len(c.at))), c.at...)
+		}
 	}
 	b = append(binary.AppendUvarint(b, uint64(len(s.memory))), s.memory...)
 	sum := sha256.Sum256(b)
@@ -78,7 +86,7 @@ func readSaved(b []byte) (*saved, error) {
 		return nil, damaged("its checksum is wrong")
 	}
 	flags := b[head-1]
-	r := wire.Reader{B: body[head:], Bad: flags&^(savedLoading|savedArmed) != 0}
+	r := wire.Reader{B: body[head:], Bad: flags&^(savedLoading|savedArmed|savedPlaces) != 0}
 	s := &saved{loading: flags&savedLoading != 0, armed: flags&savedArmed != 0}
 	s.awaited = uint32(r.Number(math.MaxUint32))
 	s.issued = r.Uint()
@@ -87,6 +95,9 @@ func readSaved(b []byte) (*saved, error) {
 	last := uint64(0)
 	for range r.Number(uint64(len(r.B))) {
 		c := request{number: r.Number(s.issued), id: float64(r.Number(1 << 53)), name: string(r.Bytes()), body: r.Bytes()}
+		if flags&savedPlaces != 0 {
+			c.at = string(r.Bytes())
+		}
 		if c.number <= last {
 			r.Bad = true
 		}

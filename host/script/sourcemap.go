@@ -24,6 +24,9 @@ type mapping struct{ col, source, line, column int32 }
 // NewSourceMap returns the map that raw, a source map in JSON, describes. One that is not valid maps nothing.
 func NewSourceMap(raw []byte) *SourceMap { return &SourceMap{raw: raw} }
 
+// Raw returns what the map was made of.
+func (m *SourceMap) Raw() []byte { return m.raw }
+
 // Size returns the bytes that the map holds, roughly.
 func (m *SourceMap) Size() int { return len(m.raw) }
 

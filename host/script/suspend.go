@@ -160,6 +160,9 @@ func (v *vm) resume(s *saved) {
 		}
 		v.waiting = append(v.waiting, r)
 	}
+	if v.awaited != 0 && v.call("qjs_promise_state", v.awaited) != promisePending {
+		v.warned = v.issued // in the life before
+	}
 	if s.armed {
 		v.due = time.Unix(0, s.due)
 		v.arm(v.due.Sub(v.cell.Env().Now()))

@@ -70,9 +70,14 @@ func (v *vm) fail(err error) {
 	}
 }
 
-func (v *vm) outOfMemory() {
-	v.fail(agent.Exceeded(agent.LimitMemory, "the code needed more memory than its limit of %d bytes", v.cell.Env().Limits.Memory))
+func (v *vm) outOfMemory() { v.fail(v.memoryExceeded()) }
+
+func (v *vm) memoryExceeded() error {
+	return agent.Exceeded(agent.LimitMemory, "the code needed more memory than its limit of %d bytes", v.cell.Env().Limits.Memory)
 }
+
+// noMessage is what the engine says in an error when there is no memory for what it would say.
+const noMessage = "Invalid error message"
 
 // check returns the handle h, or fails when it stands for an exception.
 func (v *vm) check(h uint64) uint64 {
@@ -91,7 +96,7 @@ func (v *vm) exception() {
 	v.call("qjs_free_value", e)
 	switch {
 	case v.err != nil:
-	case uncatchable && strings.Contains(msg, "out of memory"):
+	case uncatchable && strings.Contains(msg, "out of memory"), msg == "InternalError: "+noMessage:
 		v.outOfMemory()
 	case strings.Contains(msg, stackOverflow):
 		v.fail(stackExceeded())

@@ -18,6 +18,7 @@ const (
 	frameFetch   // id of the call
 	frameEval    // id of the call
 	framePrepare // id of the call
+	frameBundle  // id of the call
 	frameCancel  // id of the call; empty
 	frameNudge   // id of the call; empty
 	frameAnswer  // id of the host call

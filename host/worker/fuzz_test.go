@@ -35,7 +35,7 @@ func (l load) encode(e *encoder) { e.text(string(l)) }
 // decode reads the body of a frame of any kind that is not JSON.
 func decode(k kind, b []byte) (decoded, error) {
 	switch k {
-	case frameCall, frameFetch, frameEval, framePrepare:
+	case frameCall, frameFetch, frameEval, framePrepare, frameBundle:
 		m, err := decodeCall(k, b)
 		return call{m, k}, err
 	case frameAnswer:
@@ -82,6 +82,7 @@ func samples() map[kind]decoded {
 	return map[kind]decoded{
 		frameCall: call{&callMessage{call: c.call, calls: true, waiting: waits}, frameCall}, frameFetch: call{&callMessage{call: c.call, request: c.request}, frameFetch},
 		frameEval: call{&callMessage{call: c.call, source: src}, frameEval}, framePrepare: call{&callMessage{source: src}, framePrepare},
+		frameBundle: call{&callMessage{source: src}, frameBundle},
 		frameAnswer: &answerMessage{err: e, out: []byte("o")}, frameSource: &sourceMessage{source: src},
 		frameResult: &resultMessage{
 			err: e, usage: agent.Usage{CPU: 1, Wall: 2, Fuel: 3, Memory: 4, HostCalls: 5, In: 6, Out: 7, Log: 8}, output: agent.Text("o"),

@@ -40,7 +40,7 @@ func (m *callMessage) encode(e *encoder, k kind) {
 		e.text(m.request.URL)
 		putHeader(e, m.request.Header)
 		e.bytes(m.request.Body)
-	case frameEval:
+	case frameEval, frameBundle:
 		putSource(e, m.source)
 	default:
 	}
@@ -72,7 +72,7 @@ func decodeCall(k kind, b []byte) (*callMessage, error) {
 	switch k {
 	case frameFetch:
 		m.request = host.Request{Method: d.text(), URL: d.text(), Header: getHeader(d), Body: d.Bytes()}
-	case frameEval:
+	case frameEval, frameBundle:
 		m.source = getSource(d)
 	default:
 	}

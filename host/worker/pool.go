@@ -144,6 +144,15 @@ func (p *Pool) Eval(ctx context.Context, src agent.Source, c host.Call) (host.Re
 	return host.Result{Output: res.output, Usage: res.usage, Suspended: res.suspended}, err
 }
 
+// Bundle makes one text of a script, in the worker that runs it.
+func (p *Pool) Bundle(ctx context.Context, who host.Who, src agent.Source) (host.Bundled, error) {
+	res, err := p.do(ctx, frameBundle, &callMessage{call: host.Call{Tenant: who.App, Agent: who.Agent, Weight: who.Weight}, source: src})
+	if err != nil {
+		return host.Bundled{}, err
+	}
+	return host.NewBundled(res.output.Body, res.response.Body), nil
+}
+
 // do has a call done by its tenant's worker. The result is never nil.
 func (p *Pool) do(ctx context.Context, k kind, m *callMessage) (*resultMessage, error) {
 	w, err := p.acquire(ctx, m.call.Tenant)

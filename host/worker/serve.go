@@ -75,7 +75,7 @@ func (s *server) handle(f frame) error {
 		return s.begin(f)
 	}
 	switch f.kind {
-	case frameCall, frameFetch, frameEval, framePrepare:
+	case frameCall, frameFetch, frameEval, framePrepare, frameBundle:
 		m, err := decodeCall(f.kind, f.body)
 		if err != nil {
 			return err
@@ -185,6 +185,11 @@ func (s *server) answer(ctx context.Context, f frame, m *callMessage) {
 		var r host.Result
 		r, err = s.host.Eval(ctx, m.source, c)
 		res.output, res.usage, res.suspended = r.Output, r.Usage, r.Suspended
+	case frameBundle:
+		var b host.Bundled
+		if b, err = s.host.Bundle(ctx, host.Who{App: c.Tenant, Agent: c.Agent, Weight: c.Weight}, m.source); err == nil {
+			res.output.Body, res.response.Body = b.JS, b.Map()
+		}
 	case framePrepare:
 		res.prepared, err = s.prepare(ctx, f.id, m.source)
 	}

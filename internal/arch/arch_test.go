@@ -62,17 +62,22 @@ var mayImport = map[string][]string{
 	"vault/kek":         {"agent"},
 	"vault/kek/kektest": {},
 
-	"tools":         {"abi", "agent", "store", "tools/code", "tools/policy"},
-	"tools/policy":  {"agent", "tools/shell"},
-	"tools/shell":   {"agent"},
-	"tools/code":    {"abi", "agent"},
+	"tools":        {"abi", "agent", "store", "tools/code", "tools/hook", "tools/policy"},
+	"tools/hook":   {"agent", "tools/policy"},
+	"tools/policy": {"agent", "tools/shell"},
+	"tools/shell":  {"agent"},
+	"tools/code":   {"abi", "agent"},
+
+	"tools/code/codetest": {"agent"},
+
 	"tools/program": {"agent"},
 	"tools/link":    {"agent"},
 	"tools/skill":   {"agent", "plugins", "store"},
-	"tools/mcp":     {"agent", "host/egress", "tools", "tools/mcp/*"},
-	"tools/mcp/*":   {"agent", "host/egress"},
+	"tools/mcp":     {"agent", "host/egress", "tools", "vault/scrub"},
 	"tools/openapi": {"agent", "host/egress", "tools"},
 	"tools/builtin": {"abi", "agent", "store", "tools", "tools/*"},
+
+	"tools/mcp/conformance": {"agent", "host/egress", "tools", "tools/mcp"},
 
 	"plugins":             {"agent"},
 	"runtime":             {"abi", "agent", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "vault/inject", "vault/scrub"},
@@ -85,9 +90,11 @@ var mayImport = map[string][]string{
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
 	"api":        {"abi", "agent", "api/mcp", "host", "plugins", "runtime", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
-	"api/mcp":    {"abi", "agent", "runtime", "tools", "tools/*"},
+	"api/mcp":    {"abi", "agent", "plugins", "runtime", "store", "tools", "tools/*"},
 	"api/client": {"agent"},
-	"cmd/*":      {"*"},
+
+	"api/mcp/conformance": {}, // tests alone
+	"cmd/*":               {"*"},
 
 	"sdk/go":     {"abi"},
 	"examples":   {},
@@ -115,7 +122,7 @@ var onlyIn = map[string][]string{
 	"github.com/tetratelabs/wazero":       {"host/cell", "internal/bench", "internal/bench/bare"},
 	"github.com/spf13/cobra":              {"cmd/skep"},
 	"github.com/netresearch/go-cron":      {"runtime/schedule"},
-	"github.com/getkin/kin-openapi":       {},
+	"github.com/getkin/kin-openapi":       {"tools/openapi"},
 	"github.com/go-sourcemap/sourcemap":   {"host/script"},
 	"github.com/fasthttp/websocket":       {"api"},
 	"github.com/gofiber/contrib":          {"api"},
@@ -137,6 +144,8 @@ var onlyIn = map[string][]string{
 	"github.com/modelcontextprotocol":     {"api/mcp", "tools/mcp", "tools/mcp/mcptest", "cmd/skep"},
 	"mvdan.cc/sh/v3":                      {"tools/shell"},
 	"github.com/dop251/goja":              {"tools/code"},
+	"github.com/santhosh-tekuri":          {"plugins", "tools/code", "tools/mcp"},
+	"github.com/tiktoken-go":              {"internal/bench"},
 	"github.com/elastic/go-seccomp-bpf":   {"host/worker"},
 	"github.com/landlock-lsm/go-landlock": {"host/worker"},
 	"kernel.org/pub/linux/libs/security":  {"host/worker"},

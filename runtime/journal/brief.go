@@ -90,6 +90,14 @@ func brief(name string, in []byte) (string, bool) {
 		var q abi.AgentCall
 		err := json.Unmarshal(in, &q)
 		return called(q.Agent, q.Key, q.Function, q.Input), err == nil
+	case abi.CallTool:
+		var q abi.ToolCall
+		err := json.Unmarshal(in, &q)
+		return strings.TrimSpace(q.Tool + " " + string(q.Args[:min(len(q.Args), MaxBrief)])), err == nil
+	case abi.CallToolChange:
+		var q abi.ToolChange
+		err := json.Unmarshal(in, &q)
+		return fmt.Sprintf("%d calls: %s", len(q.Calls), q.Title), err == nil
 	case abi.CallStorageGet, abi.CallStateGet:
 		var q abi.StateGet
 		err := json.Unmarshal(in, &q)

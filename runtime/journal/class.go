@@ -19,10 +19,11 @@ const (
 	Wait               // it waits for a time, an event, a run, or the answer of an instance
 	Idempotent         // it may be made again
 	Once               // it must not be made twice
+	Judging            // nobody has judged it yet; never stored
 	classes
 )
 
-var classNames = [classes]string{"unknown", "pure", "read", "own", "inside", "wait", "idempotent", "once"}
+var classNames = [classes]string{"unknown", "pure", "read", "own", "inside", "wait", "idempotent", "once", "judging"}
 
 func (c Class) String() string {
 	if c >= classes {
@@ -43,6 +44,9 @@ var classOf = map[string]Class{
 	abi.CallSharedSet: Inside, abi.CallAlarmSet: Inside, abi.CallAlarmCancel: Inside, abi.CallStart: Inside,
 	abi.CallSocketSend: Inside, abi.CallSocketClose: Inside, abi.CallSocketAttach: Inside, abi.CallChildDelete: Inside,
 	abi.CallSleep: Wait, abi.CallWait: Wait, abi.CallResult: Wait,
+	abi.CallTool: Judging, abi.CallToolChange: Judging,
+	abi.CallToolList: Read, abi.CallToolSearch: Read, abi.CallToolDescribe: Read,
+	abi.CallFileRead: Read, abi.CallFileList: Read, abi.CallFilePut: Idempotent, abi.CallSkillList: Read, abi.CallSkillLoad: Read,
 }
 
 // ClassOf returns the class of a call. What is not known is Once.

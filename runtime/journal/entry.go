@@ -34,12 +34,14 @@ const (
 	Rejected         // what the code waited for then, up to Call, was refused
 	Step             // a step begins, or ends: Call, Name, Count is the attempt; Flag says that it ends
 	End              // the run has ended: Text is its status
+	Judged           // a call of a tool was judged: Call, Name, Sum, Text is its brief, Class what it is when it is made, Out how; Flag says that a person is asked, until Until
+	Verdict          // a person has answered, or nobody in time: Call, Flag allows it, Out is the answer
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"unknown", "begin", "life", "start", "done", "deliver", "timer", "answered", "event", "take", "snapshot", "commit", "crash", "retry",
-	"terminate", "rejected", "step", "end",
+	"terminate", "rejected", "step", "end", "judged", "verdict",
 }
 
 func (k Kind) String() string {

@@ -19,7 +19,21 @@ type Call struct {
 	Known     bool // what it came to
 	Delivered bool
 	Result
+
+	// Of a call of a tool: how it was judged, whether a person is asked, and what that person said.
+	Judged   *Judgement
+	Asks     bool
+	Answered bool
+	Allowed  bool
+	Answer   []byte
+	change   bool // it is a change set
 }
+
+// Waits reports whether the call waits for something that it has told.
+func (c *Call) Waits() bool { return c.Started || c.Open() }
+
+// Open reports whether a person is asked about the call and has not answered.
+func (c *Call) Open() bool { return c.Asks && !c.Answered }
 
 // Result is what a call came to. Bytes that are kept in a blob are not here.
 type Result struct {
@@ -62,6 +76,7 @@ type View struct {
 	Entries    int
 	Bytes      int64
 	Steps      []Entry
+	permits    []permit
 
 	// Whole keeps all results and deliveries, also those that a snapshot holds. It is set before the first Add.
 	Whole bool
@@ -79,7 +94,7 @@ func (v *View) call(e *Entry) *Call {
 		v.Calls[e.Call] = c
 	}
 	if e.Name != "" {
-		c.Name, c.Sum = e.Name, e.Sum
+		c.Name, c.Sum, c.change = e.Name, e.Sum, e.Name == abi.CallToolChange
 	}
 	if e.Class != UnknownClass {
 		c.Class = e.Class
@@ -150,6 +165,10 @@ func (v *View) Add(e Entry) {
 		v.Rejected = max(v.Rejected, e.Call)
 	case Step:
 		v.Steps = append(v.Steps, e)
+	case Judged:
+		v.judged(&e)
+	case Verdict:
+		v.answered(&e)
 	case End:
 		v.Ended = true
 	}

@@ -118,6 +118,11 @@ func (c *Cells) Eval(ctx context.Context, src agent.Source, call host.Call) (hos
 	return c.Call(ctx, call)
 }
 
+// Bundle implements runtime.Cells.
+func (c *Cells) Bundle(ctx context.Context, _ host.Who, src agent.Source) (host.Bundled, error) {
+	return host.NewBundled(src.Files[src.Main], nil), nil
+}
+
 // within runs fn for at most the wall time, and tells its end as a host does.
 func within[T any](ctx context.Context, limits agent.Limits, fn func(context.Context) (T, error)) (out T, err error) {
 	inner, cancel := context.WithTimeout(ctx, limits.Wall)

@@ -21,13 +21,33 @@ type Call struct {
 // Batch makes calls at once and returns when all have ended. Each call's error is in its Err; they are joined in what Batch
 // returns. A journal has a batch as one entry.
 func Batch(calls ...*Call) error {
-	var frames []byte
-	for _, c := range calls {
+	requests := make([]abi.Request, len(calls))
+	for i, c := range calls {
 		body, err := encodeAgentCall(c)
 		if err != nil {
 			return err
 		}
-		if frames, err = abi.AppendRequest(frames, abi.Request{Name: abi.CallAgent, Input: body}); err != nil {
+		requests[i] = abi.Request{Name: abi.CallAgent, Input: body}
+	}
+	var errs []error
+	err := batch(requests, func(i int, out []byte, err error) {
+		c := calls[i]
+		if c.Err = err; err == nil {
+			c.Err = decodeAgentResult(out, c.Out)
+		}
+		if c.Err != nil {
+			errs = append(errs, fmt.Errorf("%s.%s: %w", c.Agent, c.Function, c.Err))
+		}
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// batch makes requests at once, and tells of the answer to each in their order.
+func batch(requests []abi.Request, answered func(i int, out []byte, err error)) error {
+	var frames []byte
+	for _, r := range requests {
+		var err error
+		if frames, err = abi.AppendRequest(frames, r); err != nil {
 			return err
 		}
 	}
@@ -35,18 +55,12 @@ func Batch(calls ...*Call) error {
 	if err != nil {
 		return err
 	}
-	if len(replies) != len(calls) {
-		return &CallError{Kind: "internal", Message: fmt.Sprintf("the host gave %d answers to %d calls", len(replies), len(calls))}
+	if len(replies) != len(requests) {
+		return &CallError{Kind: "internal", Message: fmt.Sprintf("the host gave %d answers to %d calls", len(replies), len(requests))}
 	}
-	var errs []error
-	for i, c := range calls {
-		var out []byte
-		if out, c.Err = result(replies[i].Status, replies[i].Output); c.Err == nil {
-			c.Err = decodeAgentResult(out, c.Out)
-		}
-		if c.Err != nil {
-			errs = append(errs, fmt.Errorf("%s.%s: %w", c.Agent, c.Function, c.Err))
-		}
+	for i, r := range replies {
+		out, err := result(r.Status, r.Output)
+		answered(i, out, err)
 	}
-	return errors.Join(errs...)
+	return nil
 }

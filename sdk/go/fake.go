@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,14 @@ type Fake struct {
 	// Query answers statements of SQL; nil refuses them. Values are nil, int64, float64, string and []byte.
 	Query func(query string, params []any) (columns []string, rows [][]any, err error)
 
+	// Tools answers calls of tools, by their names SERVER.METHOD; others are refused. Approve answers the question whether calls of tools may
+	// be made: one, or those of a ChangeTools, with its title; nil lets all.
+	Tools   map[string]FakeTool
+	Approve func(abi.ToolChange) bool
+
+	Files  map[string]FakeFile          // of the session, by path. It is replaced when a file is written
+	Skills map[string]map[string]string // by name and path: texts
+
 	Output []byte // of the last Call
 	Failed string // the error of the last Call, "" when it worked
 	Logs   []abi.Log
@@ -48,11 +57,15 @@ type Fake struct {
 	Frames   []abi.SocketSend  // that were sent to connections
 	Closed   []abi.SocketClose // connections that the code closed
 
+	ToolCalls []abi.ToolCall   // that were made
+	Changes   []abi.ToolChange // that were approved
+
 	input    []byte
 	state    fakeKV // of the agent
 	instance fakeInstance
 	events   map[string][]abi.Raw // that were delivered and are not read
 	seeds    uint64               // drawn by the call
+	approved []abi.ToolCall       // by a change, and not made yet
 	journal  journal
 }
 
@@ -89,7 +102,7 @@ func (f *Fake) Call(function func() int32, in, out any) error {
 }
 
 func (f *Fake) begin(input []byte) {
-	f.input, f.Output, f.Failed, f.seeds = input, nil, "", 0
+	f.input, f.Output, f.Failed, f.seeds, f.approved = input, nil, "", 0, nil
 	f.Self.Agent, f.Self.Key = cmp.Or(f.Self.Agent, "test"), cmp.Or(f.Self.Key, "test")
 	if f.Now.IsZero() {
 		f.Now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -178,6 +191,9 @@ func (f *Fake) answer(name string, in []byte) (abi.Status, []byte) {
 		return f.state.answer(name, in)
 	case abi.CallHTTP:
 		return f.fetch(in)
+	}
+	if family, _, _ := strings.Cut(name, "."); family == "tool" || family == "file" || family == "skill" {
+		return f.tool(name, in)
 	}
 	return f.durable(name, in)
 }

@@ -8,8 +8,10 @@
 import type {
   BroadcastOptions, Connection, Durable, Duration, OneWay, Schedule, ScheduleOptions, SQL, Step, Storage, When,
 } from "./durable.js";
+import type { Files, Skills, Tools } from "./tools.js";
 
 export type * from "./durable.js";
+export type * from "./tools.js";
 
 declare global {
   interface RequestInit {
@@ -45,6 +47,12 @@ export interface Context<C extends object = Config, S = any> extends Durable<S> 
   readonly kv: KV;
   /** Writes to the console, which shows in the agent's log and in the session's events. */
   readonly log: Log;
+  /** Tools that were granted. */
+  readonly tools: Tools;
+  /** Files of the session. */
+  readonly files: Files;
+  /** Skills that were granted. */
+  readonly skills: Skills;
   /** Lets the call go on until the promise settles, after its result has been sent. */
   waitUntil(promise: Promise<unknown>): void;
 }
@@ -108,6 +116,9 @@ export class Agent<C extends object = Config, S = any> implements Context<C, S> 
   readonly config: C;
   readonly kv: KV;
   readonly log: Log;
+  readonly tools: Tools;
+  readonly files: Files;
+  readonly skills: Skills;
   emit(name: string, data?: unknown): void;
   agent<T = AnyAgent>(name: string, key?: string): Remote<T>;
   agent<T = AnyAgent>(name: string, key: string, options: { send: true }): OneWay<T>;
@@ -285,6 +296,13 @@ export const kv: KV;
 export function agent<T = AnyAgent>(name: string, key?: string): Remote<T>;
 export function agent<T = AnyAgent>(name: string, key: string, options: { send: true }): OneWay<T>;
 
+/** Tools that were granted. See {@link Tools}. */
+export const tools: Tools;
+/** Files of the session. See {@link Files}. */
+export const files: Files;
+/** Skills that were granted. See {@link Skills}. */
+export const skills: Skills;
+
 /** Keys of an instance's own, and SQL. See {@link Durable.storage}. */
 export const storage: Storage;
 /** SQL over an instance's own tables. See {@link SQL}. */
@@ -356,4 +374,18 @@ export class SkepError extends Error {
   readonly limit?: string;
   /** What to do about it, in a sentence. */
   readonly hint?: string;
+}
+
+/**
+ * What a call of a tool fails with: of kind `"denied"` when policy or a person refused it, of kind `"failed"` for an error of the tool's own.
+ * Its stack says where it was called.
+ */
+export class ToolError extends SkepError {
+  constructor(tool: string, kind: string, message: string, more?: { limit?: string; hint?: string; data?: unknown });
+  readonly name: "ToolError";
+  /** The tool's name; empty when several calls were refused together. */
+  readonly tool: string;
+  /** Of a change, what became of its calls: a {@link ChangeFailure}. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  readonly data?: any;
 }

@@ -54,6 +54,39 @@ export class SkepError extends Error {
   }
 }
 
+export class ToolError extends SkepError {
+  constructor(tool, kind, message, more = {}) {
+    super(kind, message, more.limit, more.hint);
+    this.name = "ToolError";
+    this.tool = tool;
+    if (more.data !== undefined) {
+      this.data = more.data;
+    }
+  }
+}
+
+const unchanged = (what) => () => {
+  throw new TypeError(`${what} cannot be changed`);
+};
+
+// reader is an object whose members get returns; nothing of it can be set, and it is no promise.
+const reader = (what, get) =>
+  new Proxy(Object.freeze(Object.create(null)), {
+    get: (_, key) => (typeof key !== "string" || key === "then" || key === "toJSON" ? undefined : get(key)),
+    set: unchanged(what),
+    defineProperty: unchanged(what),
+    deleteProperty: unchanged(what),
+  });
+
+const passedOn = (part, names) => Object.fromEntries(names.map((name) => [name, (...args) => need(`${part}.${name}()`).tools[part][name](...args)]));
+
+const ofTools = passedOn("tools", ["call", "search", "list", "describe", "change"]);
+export const tools = reader("tools", (server) =>
+  Object.hasOwn(ofTools, server) ? ofTools[server] : reader(`tools.${server}`, (method) => (args) => ofTools.call(`${server}.${method}`, args)),
+);
+export const files = Object.freeze(passedOn("files", ["read", "write", "list"]));
+export const skills = Object.freeze(passedOn("skills", ["list", "load"]));
+
 export function log(...values) {
   console.log(...values);
 }
@@ -138,7 +171,7 @@ const functions = {
   getAlarm, deleteAlarm, sleep, sleepUntil, waitForEvent, connections, broadcast, waitUntil,
   setState: (next) => need("setState()").instance.setState(next),
 };
-const values = { config, kv, log, storage, sql, step };
+const values = { config, kv, log, storage, sql, step, tools, files, skills };
 const ids = Object.fromEntries(["key", "name", "runId", "sessionId", "state"].map((name) => [name, () => need(name).instance[name]]));
 
 // context is what a call is given besides its input; Agent has the same members.

@@ -1,4 +1,4 @@
-import type { AnyAgent, Duration, KV, SQLValue } from "./index.js";
+import type { AnyAgent, Duration, KV, SQLValue, ToolArguments } from "./index.js";
 
 /**
  * A double of Skep: it calls an agent's functions in this process and records what they did. It is one instance of the agent, whose
@@ -27,6 +27,17 @@ export class FakeHost {
     shared?: unknown;
     /** Answers SQL with rows, such as by the SQLite of your runtime. Without it SQL is refused. */
     sql?: (query: string, params: SQLValue[]) => Record<string, unknown>[] | { rows: Record<string, unknown>[]; columns?: string[]; changes?: number };
+    /**
+     * The tools that it may call, by name: `{ "fs.read": async ({ path }) => ... }`. What one throws, the agent gets as a `ToolError`: a
+     * `ToolError` or a `SkepError` with its kind, anything else of kind `"failed"`. Others are refused, as they are where nothing is granted.
+     */
+    tools?: Record<string, (args: any) => unknown>;
+    /** Answers a question whether these calls may be made: one, or those of a change, with its title. Without it all may. */
+    approve?: (question: { title?: string; calls: { tool: string; args: ToolArguments }[] }) => boolean | Promise<boolean>;
+    /** Files of the session at first, by path. */
+    files?: Record<string, string | Uint8Array>;
+    /** Skills that it may load, by name: the text of `SKILL.md`, or texts by path. */
+    skills?: Record<string, string | Record<string, string>>;
     /** What the clock shows at first: 1 January 2026 unless given. */
     now?: Date | number;
   });
@@ -43,6 +54,12 @@ export class FakeHost {
   readonly steps: { name: string; attempt: number; error?: string; rollback?: boolean }[];
   /** The messages that were sent to instances. */
   readonly sent: { agent: string; key?: string; method: string; input?: unknown }[];
+  /** The calls of tools that were made, oldest first, without those that were refused. */
+  readonly toolCalls: { tool: string; args: ToolArguments }[];
+  /** The changes that were approved, oldest first. */
+  readonly changes: { title: string; calls: { tool: string; args: ToolArguments }[] }[];
+  /** Files of the session, by path. */
+  readonly files: Map<string, { type: string; body: Uint8Array }>;
   /** The instances of its own that it deleted. */
   readonly deleted: { agent: string; key: string }[];
   /** What the clock shows, in milliseconds since 1970. It moves by {@link advance} only; `Date` does not know of it. */

@@ -6,6 +6,7 @@ import { FakeClock } from "./testing-clock.js";
 import { FakeInstance } from "./testing-instance.js";
 import { FakeKV } from "./testing-kv.js";
 import { Steps, duration } from "./testing-steps.js";
+import { FakeTools } from "./testing-tools.js";
 
 // calls holds the frame of the call that code belongs to.
 const calls = new AsyncLocalStorage();
@@ -24,12 +25,13 @@ export class FakeHost {
   #outside;
   #runs = 0;
 
-  constructor({ config = {}, agents = {}, state = {}, fetch, key = "test", name = "agent", storage, shared, sql, now = Date.UTC(2026, 0, 1) } = {}) {
+  constructor({ config = {}, agents = {}, state = {}, fetch, key = "test", name = "agent", storage, shared, sql, tools, files, skills, approve, now = Date.UTC(2026, 0, 1) } = {}) {
     this.config = config;
     this.agents = agents;
     this.answer = fetch;
     this.kv = new FakeKV(state);
     this.instance = new FakeInstance(this, { key, name, storage, state: shared, sql });
+    this.tools = new FakeTools({ tools, files, skills, approve }, (promise) => this.waiting.push(promise));
     this.clock = new FakeClock(new Date(now).getTime());
     this.events = [];
     this.steps = [];
@@ -42,6 +44,9 @@ export class FakeHost {
   get storage() { return this.instance.storage; }
   get frame() { return calls.getStore(); }
   get shared() { return this.instance.shared.value; }
+  get toolCalls() { return this.tools.made; }
+  get changes() { return this.tools.changed; }
+  get files() { return this.tools.kept; }
 
   waitUntil(promise) {
     this.waiting.push(promise);
@@ -96,10 +101,13 @@ export class FakeHost {
         try {
           frame.target = typeof made === "function" ? new made() : made;
           const result = await fn(frame.target);
-          await Promise.all(this.waiting.splice(0));
+          while (this.waiting.length > 0) {
+            await Promise.all(this.waiting.splice(0));
+          }
           return result;
         } catch (e) {
           await frame.steps.undoAll(e);
+          await Promise.allSettled(this.waiting.splice(0));
           throw e;
         }
       });

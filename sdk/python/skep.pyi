@@ -33,6 +33,69 @@ class Call:
 def call(agent: str, function: str, input: Any = None) -> Any:
     """Calls a function of another agent, which must have been granted, and returns what it returns."""
 
+class ToolError(CallError):
+    """What a call of a tool failed with: kind "denied" when policy or a person refused it, "failed" for an error of the tool's own."""
+
+    tool: str
+    """Its name; empty when several calls were refused together."""
+
+    def __init__(self, tool: str, kind: str, message: str, limit: str = "", hint: str = "") -> None: ...
+
+class ToolCall(Call):
+    """A call of a tool that has not been made yet: await it, or give it to batch, gather or change_tools. undo, a function of what it
+    returned, takes it back when a later call of the same change fails."""
+
+    tool: str
+    args: Mapping[str, Any]
+
+    def __init__(self, tool: str, args: dict[str, Any] | None = None, *, undo: Callable[[Any], Any] | None = None) -> None: ...
+
+class _Server:
+    def __getattr__(self, method: str) -> Callable[..., Any]: ...
+    def __getitem__(self, method: str) -> Callable[..., Any]: ...
+
+class _Tools:
+    def __getattr__(self, server: str) -> _Server: ...
+    def __getitem__(self, server: str) -> _Server: ...
+
+tools: Final[_Tools]
+"""The tools that were granted: tools.SERVER.METHOD(name=value), or with names that are no identifiers
+tools["my-server"]["read-file"]({"some-name": value}). What a tool returns is a JSON value, or a handle {"artifact", "type", "size"} for
+read_file where that is large, or an image. A call that a person has to approve waits for that, in a run as long as it takes; elsewhere
+it is refused. Raises a ToolError."""
+
+def call_tool(name: str, /, **args: Any) -> Any:
+    """Calls a tool by its name SERVER.METHOD. See tools."""
+
+def change_tools(title: str, *calls: ToolCall) -> list[Any]:
+    """Makes calls in their order, after they were approved as a whole under a title that whoever approves them reads, and returns what
+    each returned. When one fails, those before it are taken back, the latest first, by their undo; the ToolError says which were."""
+
+def list_tools(*, server: str = "", effect: str = "", limit: int = 0) -> list[dict[str, Any]]:
+    """Lists the tools that were granted, as dicts with name, path, effect and description. effect is the most that they may do: "read",
+    "modify", "modify_execute" or "execute"."""
+
+def search_tools(words: str, *, server: str = "", effect: str = "", limit: int = 10) -> list[dict[str, Any]]:
+    """Finds tools by words, the best first."""
+
+def describe_tools(*names: str, level: str = "compact") -> str:
+    """Declares tools in TypeScript: names, or SERVER.*. level is "names", "signatures", "compact" or "full"."""
+
+def read_file(file: str | Mapping[str, Any]) -> bytes:
+    """Reads a file of the session whole. file is its path, or a handle as tools return it."""
+
+def write_file(file: str | Mapping[str, Any], data: Any, type: str | None = None) -> dict[str, Any]:
+    """Writes a file of the session whole: str, bytes, or anything with a JSON form. type is its media type."""
+
+def list_files(prefix: str = "") -> list[dict[str, Any]]:
+    """Lists the files of the session whose paths begin so, as dicts with path, type and size."""
+
+def list_skills() -> list[dict[str, Any]]:
+    """Lists the skills that were granted, as dicts with name and description."""
+
+def load_skill(name: str, path: str = "") -> str:
+    """Returns the text of a file of a skill, SKILL.md unless another is named."""
+
 def batch(*calls: Call) -> list[Any]:
     """Makes calls at once and returns their results in order, when all have ended. Raises the first error."""
 

@@ -74,6 +74,9 @@ func fill(t testing.TB, s *store.Store, events int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.PutFile(ctx, agent.File{App: app, Session: run.Session, Path: "a/b.txt"}, 0, strings.NewReader("a file")); err != nil {
+		t.Fatal(err)
+	}
 	evs := make([]agent.Event, 100)
 	for i := range evs {
 		evs[i] = agent.Event{Kind: agent.EventEmit, Data: fmt.Appendf(nil, `"%01000d"`, i)}
@@ -117,7 +120,7 @@ func TestRestore(t *testing.T) {
 		file, sum := write(t, s)
 		want := records(t, s)
 		done()
-		if sum.Records != int64(len(want)) || sum.Blobs != 2 {
+		if sum.Records != int64(len(want)) || sum.Blobs != 3 {
 			t.Errorf("summary is %+v, of %d records", sum, len(want))
 		}
 		m, got, err := backup.Check(t.Context(), bytes.NewReader(file))

@@ -3,11 +3,16 @@
 package blob
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -16,7 +21,12 @@ import (
 var ErrCorrupt = errors.New("blob: damaged")
 
 // Dir is a directory of blobs. It is safe for concurrent use.
-type Dir struct{ path string }
+type Dir struct {
+	path string
+
+	mu    sync.Mutex
+	whole map[agent.Digest]stamp // of blobs that Open has read: see there
+}
 
 // Open returns the blobs under path, which it makes when it is not there. Files left by a Put that was cut short are
 // removed, so no other process may be using path.
@@ -31,7 +41,7 @@ func Open(path string) (*Dir, error) {
 	if err := syncDir(path); err != nil {
 		return nil, fmt.Errorf("open blobs: %w", err)
 	}
-	return &Dir{path}, syncDir(filepath.Dir(path))
+	return &Dir{path: path, whole: map[agent.Digest]stamp{}}, syncDir(filepath.Dir(path))
 }
 
 func (d *Dir) file(h string) (dir, path string) {
@@ -43,45 +53,77 @@ func (d *Dir) file(h string) (dir, path string) {
 // already writes nothing, unless the file's length is wrong: then it is written anew.
 func (d *Dir) Put(b []byte) (agent.Digest, error) {
 	digest := agent.DigestOf(b)
+	if there, err := d.there(digest, int64(len(b))); there || err != nil {
+		return digest, err
+	}
+	f, err := os.CreateTemp(filepath.Join(d.path, "tmp"), "put-")
+	if err != nil {
+		return "", fmt.Errorf("put blob: %w", err)
+	}
+	defer os.Remove(f.Name()) // fails once it was renamed
+	if _, err = f.Write(b); err != nil {
+		f.Close()
+		return "", fmt.Errorf("put blob: %w", err)
+	}
+	return digest, d.keep(f, digest)
+}
+
+// PutFrom stores what r has, without holding it in memory, and returns its digest and size. An error of r is returned as it is.
+func (d *Dir) PutFrom(r io.Reader) (agent.Digest, int64, error) {
+	f, err := os.CreateTemp(filepath.Join(d.path, "tmp"), "put-")
+	if err != nil {
+		return "", 0, fmt.Errorf("put blob: %w", err)
+	}
+	defer os.Remove(f.Name()) // fails once it was renamed
+	h := sha256.New()
+	size, err := io.Copy(io.MultiWriter(f, h), r)
+	if err != nil {
+		f.Close()
+		return "", 0, err
+	}
+	digest := agent.Digest("sha256:" + hex.EncodeToString(h.Sum(nil)))
+	if there, err := d.there(digest, size); there || err != nil {
+		f.Close()
+		return digest, size, err
+	}
+	return digest, size, d.keep(f, digest)
+}
+
+// there reports whether a blob of that size is there, durably. Its directory is, when there is no error.
+func (d *Dir) there(digest agent.Digest, size int64) (bool, error) {
 	dir, path := d.file(digest.Hex())
-	if st, err := os.Stat(path); err == nil && st.Size() == int64(len(b)) {
+	if st, err := os.Stat(path); err == nil && st.Size() == size {
 		// Another Put may have renamed it and not yet synced the directory.
-		return digest, syncDir(dir)
+		return true, syncDir(dir)
 	}
 	switch err := os.Mkdir(dir, 0o700); {
 	case err == nil, errors.Is(err, fs.ErrExist):
 		if err := syncDir(d.path); err != nil {
-			return "", fmt.Errorf("put blob: %w", err)
+			return false, fmt.Errorf("put blob: %w", err)
 		}
 	default:
-		return "", fmt.Errorf("put blob: %w", err)
+		return false, fmt.Errorf("put blob: %w", err)
 	}
-	if err := d.write(path, b); err != nil {
-		return "", fmt.Errorf("put blob: %w", err)
-	}
-	if err := syncDir(dir); err != nil {
-		return "", fmt.Errorf("put blob: %w", err)
-	}
-	return digest, nil
+	return false, nil
 }
 
-func (d *Dir) write(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Join(d.path, "tmp"), "put-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails once it was renamed
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
+// keep makes the file f, which it closes, the blob of that digest.
+func (d *Dir) keep(f *os.File, digest agent.Digest) error {
+	err := f.Sync()
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil {
-		return err
+	dir, path := d.file(digest.Hex())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	return os.Rename(f.Name(), path)
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("put blob: %w", err)
+	}
+	return nil
 }
 
 // Get returns the blob. It is fs.ErrNotExist when it is not there and ErrCorrupt when its bytes do not match its name.
@@ -99,6 +141,69 @@ func (d *Dir) Get(digest agent.Digest) ([]byte, error) {
 		return nil, fmt.Errorf("%w: file %s holds %d bytes with digest %s", ErrCorrupt, path, len(b), got)
 	}
 	return b, nil
+}
+
+// stamp tells whether a file was written since it was looked at.
+type stamp struct {
+	size  int64
+	mtime time.Time
+}
+
+// maxWhole bounds how many blobs are known to be whole.
+const maxWhole = 4096
+
+// Open opens the blob for reading, with the errors of Get. It reads all of it first, to see that it is whole, unless it did so before and
+// the file was not written since: a file that is read in pieces is not read as often.
+func (d *Dir) Open(digest agent.Digest) (*os.File, error) {
+	h := digest.Hex()
+	if h == "" {
+		return nil, fmt.Errorf("blob: %q is not a digest: %w", digest, fs.ErrNotExist)
+	}
+	_, path := d.file(h)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open blob: %w", err)
+	}
+	if err := d.check(f, digest); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (d *Dir) check(f *os.File, digest agent.Digest) error {
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("open blob: %w", err)
+	}
+	now := stamp{st.Size(), st.ModTime()}
+	d.mu.Lock()
+	known := d.whole[digest] == now
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	h := sha256.New()
+	size, err := io.Copy(h, f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("open blob: %w", err)
+	}
+	if got := agent.Digest("sha256:" + hex.EncodeToString(h.Sum(nil))); got != digest {
+		return fmt.Errorf("%w: file %s holds %d bytes with digest %s", ErrCorrupt, f.Name(), size, got)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for old := range d.whole {
+		if len(d.whole) < maxWhole {
+			break
+		}
+		delete(d.whole, old)
+	}
+	d.whole[digest] = now
+	return nil
 }
 
 // Has reports whether the blob is there. It does not look whether it is whole.

@@ -3,11 +3,13 @@ package blob_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store/blob"
@@ -102,5 +104,84 @@ func TestLeftovers(t *testing.T) {
 	open(t, path)
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the leftover is still there: %v", err)
+	}
+}
+
+type failing struct{ r io.Reader }
+
+var errFailing = errors.New("failing")
+
+func (f failing) Read(b []byte) (int, error) {
+	n, err := f.r.Read(b)
+	if err == io.EOF {
+		err = errFailing
+	}
+	return n, err
+}
+
+func TestPutFromOpen(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	for _, b := range [][]byte{{}, []byte("x"), bytes.Repeat([]byte("ab"), 1<<20)} {
+		for range 2 {
+			digest, size, err := d.PutFrom(bytes.NewReader(b))
+			if err != nil || digest != agent.DigestOf(b) || size != int64(len(b)) {
+				t.Fatal(digest, size, err)
+			}
+			f, err := d.Open(digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(f)
+			if err != nil || !bytes.Equal(got, b) {
+				t.Errorf("%d bytes became %d, %v", len(b), len(got), err)
+			}
+			f.Close()
+		}
+	}
+	if _, _, err := d.PutFrom(failing{bytes.NewReader([]byte("half"))}); !errors.Is(err, errFailing) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+	if d.Has(agent.DigestOf([]byte("half"))) {
+		t.Error("what was cut short is kept")
+	}
+	if left, err := os.ReadDir(filepath.Join(path, "tmp")); err != nil || len(left) != 0 {
+		t.Errorf("temporary files are left: %v, %v", left, err)
+	}
+}
+
+// A file that was written since it was found to be whole is read again.
+func TestOpenDamaged(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	digest, _, err := d.PutFrom(bytes.NewReader([]byte("some bytes")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := d.Open(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	file := filepath.Join(path, digest.Hex()[:2], digest.Hex()[2:])
+	for _, bad := range []string{"some bytez", "some"} {
+		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Open(digest); !errors.Is(err, blob.ErrCorrupt) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Open(digest); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("one that is gone: %v", err)
+	}
+	if _, err := d.Open("none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no digest: %v", err)
 	}
 }

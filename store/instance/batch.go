@@ -13,6 +13,8 @@ const (
 	MaxBytes     = 1 << 20   // see Batch.Size
 	MaxData      = 128 << 10 // of one entry, alarm or message
 	MaxInline    = 96 << 10  // what an event's data, a run's input or output count for at most: a larger one is kept in a blob
+	MaxAsks      = 48 << 10  // what the questions of a run count for at most: more are kept in a blob
+	MaxAllAsks   = 8 << 20   // bytes of the questions of a run, as JSON
 	MaxBlobs     = 16        // named by one entry or snapshot
 	MaxSnapshot  = 4 << 10   // bytes of a snapshot's data
 	MaxAlarmName = 128
@@ -50,6 +52,8 @@ type Batch struct {
 // Sessions and runs are made before the events of the batch are appended, so a batch may make a session, its run and their first events.
 // A new run's FirstSeq is the number of the first event in the batch that is its own; when there is none it stays as it is given. An
 // unknown status of a new run is Queued, and a zero Created is filled in.
+//
+// A run has up to agent.MaxAsks questions, which are MaxAllAsks bytes as JSON. One that ends has none: they are left out.
 type RunEdit struct {
 	From    agent.RunStatus // UnknownStatus makes the run; one that is there then is Exists
 	Run     agent.Run       // as a whole, as it is to be; an empty Agent of a new one means the instance's
@@ -243,9 +247,27 @@ func (e RunEdit) size() int {
 	if r.Wait != nil {
 		text += len(r.Wait.For) + len(r.Wait.Name)
 	}
+	n += min(AsksSize(r.Asks), MaxAsks)
 	if e.Session != nil {
 		n += recordSize
 		text += len(e.Session.Title)
 	}
 	return n + 3*(text+len(r.Function)+len(r.Trace))
+}
+
+// AsksSize is about what questions are as JSON, in bytes.
+func AsksSize(asks []agent.Approval) (n int) {
+	for _, a := range asks {
+		n += 512 + len(a.Title)
+		for _, c := range a.Calls {
+			n += 512 + len(c.Tool) + len(c.Args) + len(c.Decision.Rule) + len(c.Decision.Reason)
+			for _, note := range c.Decision.Notes {
+				n += len(note)
+			}
+		}
+		if q := a.Asks; q != nil {
+			n += len(q.Server) + len(q.Message) + len(q.Schema) + len(q.URL)
+		}
+	}
+	return n
 }

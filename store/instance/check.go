@@ -150,6 +150,8 @@ func (b *Batch) checkRuns(id ID) error {
 			return agent.Errorf(agent.Invalid, "run %s cannot be made with the status %s", r.ID, r.Status)
 		case !made && (e.From.Terminal() || r.Status == agent.UnknownStatus):
 			return agent.Errorf(agent.Invalid, "run %s cannot go from the status %s to %s", r.ID, e.From, r.Status)
+		case len(r.Asks) > agent.MaxAsks:
+			return agent.Errorf(agent.Invalid, "run %s has %d open questions: %d are allowed", r.ID, len(r.Asks), agent.MaxAsks)
 		case !made && s != nil:
 			return agent.Errorf(agent.Invalid, "the session of run %s cannot be made: the run is there", r.ID)
 		case s != nil && (s.App != id.App || s.ID != r.Session || s.Key != id.Key):

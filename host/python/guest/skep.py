@@ -18,6 +18,8 @@ class CallError(Exception):
 class Call:
     """A call of another agent, or of an instance, that has not been made yet: await it, or give it to batch or gather."""
 
+    _name = b"agent"
+
     def __init__(self, agent, function, input=None, *, key="", child=False, send=False):
         wire = {"agent": agent, "function": function, **_payload(input)}
         if key:
@@ -26,6 +28,12 @@ class Call:
 
     def __await__(self):
         return (yield self)
+
+    def _value(self, body):
+        return _agent_result(body)
+
+    def _error(self, e):
+        return e
 
 
 class _Gather:
@@ -312,15 +320,15 @@ def _batch(calls):
     sys.stdout.flush()
     frames = bytearray()
     for c in calls:
-        frames += b"\x05\0agent" + len(c._body).to_bytes(4, "little") + c._body
+        frames += len(c._name).to_bytes(2, "little") + c._name + len(c._body).to_bytes(4, "little") + c._body
     _send(b"B", bytes(frames))
     reply, at, results = _receive(), 0, []
-    for _ in calls:
+    for c in calls:
         n = int.from_bytes(reply[at + 1 : at + 5], "little")
         try:
-            results.append((_agent_result(_result(reply[at], reply[at + 5 : at + 5 + n])), None))
+            results.append((c._value(_result(reply[at], reply[at + 5 : at + 5 + n])), None))
         except CallError as e:
-            results.append((None, e))
+            results.append((None, c._error(e)))
         at += 5 + n
     return results
 

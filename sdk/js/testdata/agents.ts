@@ -1,6 +1,7 @@
 // What authors write; the type checker must take it, and refuse what is marked.
 import {
-  Agent, NonRetryableError, SkepError, agent, callAgent, child, config, deleteChild, emit, kv, log, run, sleep, step, storage, waitForEvent,
+  Agent, NonRetryableError, SkepError, ToolError, agent, callAgent, child, config, deleteChild, emit, files, kv, log, run, skills, sleep, step, storage, tools,
+  waitForEvent,
   type AgentObject, type Connection, type Context, type Message, type Schedule,
 } from "skep";
 
@@ -148,4 +149,33 @@ export async function inAFunction(_: unknown, ctx: Context<Record<string, string
   await waitForEvent("x");
   await ctx.schedule(1, "plain");
   return [ctx.key, ctx.name, ctx.sessionId, (await ctx.connections("t")).map((c) => c.id)];
+}
+
+export async function useTools(input: { dir: string }, ctx: Context) {
+  const found = await tools.search("create issue", { server: "github", limit: 3, effect: "modify" });
+  console.log(found.more, found[0]?.path, await tools.describe(["github.*"], { level: "full" }));
+  const issues: { title: string }[] = await ctx.tools.github.search_issues({ query: "bug" });
+  await tools.fs["write-file"]({ path: input.dir, content: issues.map((i) => i.title).join() });
+  const n = await tools.call<number>("fs.count", { path: input.dir });
+  // @ts-expect-error: the arguments are an object
+  await tools.fs.read_file("a");
+  // @ts-expect-error: there is no such level
+  await tools.describe("a.b", { level: "all" });
+  try {
+    await tools.change("Tidy up", [{ tool: "fs.delete", args: { path: "a" }, undo: { tool: "fs.write", args: {} } }, { tool: "fs.delete", undo: (r) => r }]);
+  } catch (e) {
+    if (e instanceof ToolError && e.kind === "denied") return [e.tool, e.hint, e.data];
+  }
+  const text: string = await files.read("a.txt");
+  const bytes: Uint8Array = await files.read({ artifact: "artifacts/1/a.png" }, { as: "bytes" });
+  const doc = await files.read<{ a: number }>("a.json", { as: "json", offset: 0 });
+  const { path, size } = await files.write("b.json", { text, doc, bytes: bytes.length, n });
+  const skill = await skills.load((await skills.list())[0].name);
+  return [path, size, skill.text, (await files.list("a/")).map((f) => f.size)];
+}
+
+export class WithTools extends Agent {
+  async f() {
+    return [await this.tools.fs.list(), await this.files.list(), await this.skills.list()];
+  }
 }

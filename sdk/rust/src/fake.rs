@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::http::{pairs_of, pairs_to};
 use crate::fake_durable::{Inside, Step};
 use crate::fake_replay::Journal;
+use crate::fake_tool::Tool;
 use crate::{base64, export, object, Error, Identity, Input, Level, Output, Request, Response, Result, SqlValue, Value};
 
 pub(crate) type Answer = Box<dyn FnMut(&str, &str, Vec<u8>) -> Result<Vec<u8>>>;
@@ -45,6 +46,11 @@ pub struct Fake {
     pub frames: Vec<Value>,
     /// Connections that the code closed.
     pub closed: Vec<Value>,
+    /// Calls of tools that were made, and changes that were asked for, as they travel.
+    pub tool_calls: Vec<(String, Value)>,
+    pub changes: Vec<Value>,
+    /// Files of the session, by path: media type and bytes.
+    pub files: BTreeMap<String, (String, Vec<u8>)>,
 
     pub(crate) input: Vec<u8>,
     pub(crate) now: i64, // milliseconds since 1970
@@ -52,6 +58,7 @@ pub struct Fake {
     pub(crate) answer: Option<Answer>,
     pub(crate) answer_instance: Option<InstanceAnswer>,
     pub(crate) query: Option<Query>,
+    pub(crate) tools: BTreeMap<String, Tool>,
     fetch: Option<Fetch>,
     state: Keys,
     pub(crate) inside: Inside,
@@ -157,7 +164,7 @@ impl Fake {
     pub(crate) fn answer(&mut self, name: &str, input: &[u8]) -> (u8, Vec<u8>) {
         match self.result(name, input) {
             Ok(body) => (0, body),
-            Err(e) => (1, object! { "kind": e.kind, "message": e.message, "limit": e.limit }.to_string().into_bytes()),
+            Err(e) => (1, object! { "kind": e.kind, "message": e.message, "limit": e.limit, "hint": e.hint }.to_string().into_bytes()),
         }
     }
 
@@ -183,6 +190,7 @@ impl Fake {
                 let out = object! { "status": i64::from(r.status), "header": pairs_to(&r.headers), "body": base64::encode(&r.body) };
                 Ok(out.to_string().into_bytes())
             }
+            _ if name.starts_with("tool.") || name.starts_with("file.") => self.outside(name, &v),
             _ => self.durable(name, &v),
         }
     }

@@ -56,6 +56,9 @@ mod fake;
 mod fake_durable;
 #[cfg(not(target_arch = "wasm32"))]
 mod fake_replay;
+#[cfg(not(target_arch = "wasm32"))]
+mod fake_tool;
+pub mod file;
 mod frames;
 #[cfg_attr(not(target_arch = "wasm32"), path = "host_fake.rs")]
 mod host;
@@ -71,6 +74,7 @@ mod sql;
 mod step;
 pub mod storage;
 mod time;
+pub mod tool;
 mod wait;
 
 pub use calls::{batch, call_agent, config, emit, Call};

@@ -36,7 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) Rig) {
 		{"Acquire", testAcquire}, {"Fence", testFence}, {"Zombie", testZombie}, {"Resubmit", testResubmit}, {"Resolve", testResolve},
 		{"Atomic", testAtomic}, {"State", testState}, {"StateConflict", testStateConflict}, {"StateBounds", testStateBounds},
 		{"Logs", testLogs}, {"Sessions", testSessions}, {"Journal", testJournal}, {"Journals", testJournals}, {"Trim", testTrim},
-		{"Runs", testRuns}, {"RunsRefused", testRunsRefused}, {"RunsTwice", testRunsTwice}, {"Large", testLarge},
+		{"Runs", testRuns}, {"RunsRefused", testRunsRefused}, {"RunsTwice", testRunsTwice}, {"Asks", testAsks}, {"Large", testLarge},
 		{"Alarms", testAlarms}, {"Due", testDue}, {"DueClock", testDueClock}, {"ManyAlarms", testManyAlarms},
 		{"Outbox", testOutbox}, {"Inbox", testInbox}, {"Lives", testLives}, {"Children", testChildren}, {"Snapshot", testSnapshot},
 		{"List", testList}, {"Delete", testDelete}, {"DeleteRace", testDeleteRace}, {"RemoveAgent", testRemoveAgent},

@@ -101,6 +101,9 @@ func (r records) change(id instance.ID, _ *instance.Batch, e instance.RunEdit, _
 	run := e.Run
 	run.App, run.ID, run.Session, run.Agent, run.Plugin = was.App, was.ID, was.Session, was.Agent, was.Plugin
 	run.Function, run.Input, run.Created, run.FirstSeq = was.Function, was.Input, was.Created, cmp.Or(was.FirstSeq, run.FirstSeq)
+	if run.Status.Terminal() {
+		run.Asks = nil
+	}
 	r.runs[run.ID] = run
 	return nil
 }

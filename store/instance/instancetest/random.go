@@ -156,6 +156,7 @@ func (s *story) run(id instance.ID) instance.RunEdit {
 			e.Session = &agent.Session{App: app, ID: e.Run.Session, Key: id.Key, Created: at(int64(s.nonce))}
 		}
 	}
+	e.Run.Asks = questions(s.rng.IntN(3)*s.rng.IntN(2), 20)
 	return e
 }
 

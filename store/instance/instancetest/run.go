@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,6 +205,50 @@ func testRunsTwice(t *testing.T, rig Rig) {
 	}
 	o.f = f
 	o.commit(instance.Batch{Runs: lost.Runs})
+}
+
+// questions returns n of them, whose arguments are size bytes each.
+func questions(n, size int) (out []agent.Approval) {
+	for i := range n {
+		out = append(out, agent.Approval{
+			ID: agent.NewApprovalID("R", uint64(i+1)), App: app, Call: uint64(i + 1), Created: at(1), Expires: at(2),
+			Calls: []agent.ApprovalCall{{Tool: "a.b", Args: json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)}},
+		})
+	}
+	return out
+}
+
+// sameAsks compares what is too long to be compared byte by byte.
+func sameAsks(t *testing.T, want, got []agent.Approval) {
+	t.Helper()
+	if !reflect.DeepEqual(want, got) {
+		t.Errorf("%d questions are not the %d that were asked", len(got), len(want))
+	}
+}
+
+// A run's questions are kept while it has not ended: as many as it may have, and longer than their arguments are shown.
+func testAsks(t *testing.T, rig Rig) {
+	o := acquire(t, rig.Store, "k")
+	made := newRun(o, "R1", "S1", true)
+	made.Run.Asks = questions(1, 20)
+	o.commit(instance.Batch{Runs: []instance.RunEdit{made}})
+	sameAsks(t, made.Run.Asks, rig.run(t, "R1").Asks)
+	many := questions(agent.MaxAsks, agent.MaxShownArgs+4<<10)
+	from := agent.Queued
+	for _, asks := range [][]agent.Approval{many, many[1:], nil, many[:2]} {
+		e := status(rig, "R1", from, agent.Waiting)
+		e.Run.Asks, from = asks, agent.Waiting
+		o.commit(instance.Batch{Runs: []instance.RunEdit{e}, Journal: []instance.Entry{{Run: "R1", Data: make([]byte, instance.MaxData)}}})
+		sameAsks(t, asks, rig.run(t, "R1").Asks)
+	}
+	e := status(rig, "R1", agent.Waiting, agent.Waiting)
+	e.Run.Asks = questions(agent.MaxAsks+1, 20)
+	_, err := o.s.Commit(ctx, o.id, o.f, &instance.Batch{ID: instance.NewBatchID(), Runs: []instance.RunEdit{e}})
+	wantKind(t, err, agent.Invalid)
+	e = status(rig, "R1", agent.Waiting, agent.RunCancelled)
+	e.Run.Asks = many
+	o.commit(instance.Batch{Runs: []instance.RunEdit{e}})
+	sameAsks(t, nil, rig.run(t, "R1").Asks)
 }
 
 // Events and what runs take and return may be much larger than a commit.

@@ -4,6 +4,7 @@ import { errorOf, host, json, refuseWhileLoading, SkepError, settings } from "./
 import { console } from "./console.js";
 import { agent, callAgent, child, deleteChild, outside, run } from "./calls.js";
 import { getters, self } from "./durable.js";
+import { files, skills } from "./files.js";
 import { kv } from "./kv.js";
 import { born } from "./module.js";
 import { cancelSchedule, deleteAlarm, getAlarm, getSchedule, listSchedules, schedule, scheduleEvery, setAlarm } from "./schedule.js";
@@ -11,6 +12,7 @@ import { getState, setState } from "./shared.js";
 import { broadcast, connections } from "./sockets.js";
 import { NonRetryableError, sleep, sleepUntil, step, waitForEvent } from "./steps.js";
 import { sql, storage } from "./storage.js";
+import { ToolError, tools } from "./tools.js";
 
 // config reads the settings of the call under way; it is one object for all calls, so that a module may keep it.
 const here = () => {
@@ -60,6 +62,9 @@ const ofCall = {
   sql: () => sql,
   state: getState,
   step: () => step,
+  tools: () => tools,
+  files: () => files,
+  skills: () => skills,
 };
 
 // setShared is setState for authors. What an async onStateChanged still does, the call goes on for.
@@ -92,7 +97,7 @@ export function surround(waitUntil) {
   const all = functionsOf(waitUntil);
   methods(Agent.prototype, all);
   getters(Agent.prototype, ofCall);
-  const context = { config, kv, log, storage, sql, step, ...all, passThroughOnException() {} };
+  const context = { config, kv, log, storage, sql, step, tools, files, skills, ...all, passThroughOnException() {} };
   getters(context, { key: ofCall.key, name: ofCall.name, runId: ofCall.runId, sessionId: ofCall.sessionId, state: ofCall.state });
   return context;
 }
@@ -117,7 +122,7 @@ export function secret(name) {
 }
 
 export const api = freeze(record({
-  Agent, NonRetryableError, SkepError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm, deleteChild,
-  emit, getAlarm, getSchedule, kv, listSchedules, log, outside, run, schedule, scheduleEvery, secret, setAlarm, sleep, sleepUntil, sql, step,
-  storage, waitForEvent,
+  Agent, NonRetryableError, SkepError, ToolError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm,
+  deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, outside, run, schedule, scheduleEvery, secret, setAlarm, skills,
+  sleep, sleepUntil, sql, step, storage, tools, waitForEvent,
 }));

@@ -5,8 +5,8 @@ import { ErrorClass, PromiseClass, apply, defineProperty, freeze, getOwnProperty
 export const host = Object.create(null);
 
 // state.loading is true while an author's module is evaluated into an image, which later calls share.
-// state.heard counts what the host has brought to the code since.
-export const state = record({ loading: true, settings: "", config: null, began: 0, origin: 0, heard: 0 });
+// state.heard counts what the host has brought to the code since. state.tools is true once the code has called a tool.
+export const state = record({ loading: true, settings: "", config: null, began: 0, origin: 0, heard: 0, tools: false });
 
 // settings are the call's config, read when somebody asks.
 export function settings() {
@@ -20,7 +20,7 @@ export function refuseWhileLoading(what) {
   }
 }
 
-const hidden = (value) => record({ value, configurable: true, writable: true });
+export const hidden = (value) => record({ value, configurable: true, writable: true });
 
 export class SkepError extends Error {
   constructor(kind, message, limit, hint) {
@@ -82,7 +82,7 @@ export function openCall(stack) {
 }
 
 // callHost has start begin a call under the number it is given, and returns a promise of the answer. Errors get the given
-// stack. cancel, when given, gets a function that abandons the call. read, when given, makes the promise's value of an answer that is
+// stack; or stack is a function, which makes the error of an ErrorBody. cancel, when given, gets a function that abandons the call. read, when given, makes the promise's value of an answer that is
 // parsed, which is cheaper than one more promise.
 export function callHost(start, stack, cancel, read) {
   const id = openCall(stack);
@@ -113,6 +113,10 @@ export function settle(id, form, body, more) {
   calls[id] = calls[id + 1] = undefined;
   idle[idles++] = id;
   if (form === FAILED) {
+    if (typeof stack === "function") {
+      reject(stack(body));
+      return;
+    }
     const e = stack === undefined ? errorWithoutStack(body) : errorOf(body);
     if (stack !== undefined) defineProperty(e, "stack", hidden(stack));
     reject(e);

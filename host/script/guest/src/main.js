@@ -1,6 +1,6 @@
 // The prelude: it puts the web's globals in place and returns boot, which connects it to the driver (funcs.go).
-import { ErrorClass, TypeErrorClass, dateNow, defineProperty, freeze, parse, promiseOf, record, stringify, StringOf, then } from "./primordials.js";
-import { callHost, define, host, settle, state } from "./host.js";
+import { ErrorClass, TypeErrorClass, dateNow, defineProperty, freeze, ownKeys, parse, promiseOf, record, stringify, StringOf, then } from "./primordials.js";
+import { callHost, define, host, rejected, settle, state } from "./host.js";
 import "./self.js";
 import { report } from "./console.js";
 import { ring } from "./timers.js";
@@ -16,10 +16,12 @@ import "./crypto.js";
 import "./intl.js";
 import "./random.js"; // after the polyfills, some of which make names by Math.random
 import { Agent, api, config, extend, surround } from "./api.js";
+import { files, skills } from "./files.js";
 import { bodyOf, formOf, OTHER_FORM } from "./forms.js";
 import { called, inspectModule, makeWith, theInstance } from "./module.js";
 import { serve } from "./serve.js";
 import { mustUndo, undoAll } from "./steps.js";
+import { ToolError, tools } from "./tools.js";
 
 defineStreams();
 
@@ -71,6 +73,7 @@ function fail(e) {
         out.kind = e.kind;
         if (typeof e.limit === "string") out.limit = e.limit;
       }
+      if (typeof e.hint === "string" && e instanceof ToolError) out.hint = e.hint;
       let text = "";
       for (let c = e.cause, i = 0; c !== undefined && i < 5; c = c?.cause, i++) text += `\nCaused by: ${typeof c === "object" && c !== null ? `${c.name}: ${c.message}\n${c.stack ?? ""}` : StringOf(c)}`;
       out.cause = text;
@@ -155,6 +158,12 @@ function begin(settings) {
   state.origin = dateNow();
 }
 
+// toolsAround gives code that runs once the tools without an import. A module's own variables of these names hide them.
+function toolsAround() {
+  const around = { ToolError, files, skills, tools };
+  for (const name of ownKeys(around)) defineProperty(globalThis, name, record({ value: around[name] }));
+}
+
 let serving = false;
 
 function served(head, body) {
@@ -170,6 +179,7 @@ function returned(v) {
   if ((typeof v === "object" && v !== null) || typeof v === "function") {
     if (typeof v.then === "function") return promiseOf(v);
   }
+  if (state.tools) return promiseOf(v); // the driver lets calls of tools be answered before it goes on
   send(v);
 }
 
@@ -214,8 +224,10 @@ function entry(kind, a, b, c, d) {
         return;
       case BEGIN:
         begin(a);
+        toolsAround();
     }
   } catch (e) {
+    if (state.tools && (kind === CALL || kind === FETCH)) return rejected(e); // as returned does
     failed(e);
   }
 }

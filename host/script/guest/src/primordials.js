@@ -4,7 +4,7 @@ const { bind, call } = Function.prototype;
 const uncurry = bind.bind(call);
 
 export const { apply, construct, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
-export const { create, freeze, prototype: ObjectPrototype, setPrototypeOf } = Object;
+export const { create, freeze, keys: keysOf, prototype: ObjectPrototype, setPrototypeOf } = Object;
 export const parse = JSON.parse;
 export const stringify = JSON.stringify;
 export const isArray = Array.isArray;
@@ -28,6 +28,7 @@ export const functionSource = uncurry(Function.prototype.toString);
 export const startsWith = uncurry(String.prototype.startsWith);
 export const endsWith = uncurry(String.prototype.endsWith);
 export const includes = uncurry(String.prototype.includes);
+export const indexOf = uncurry(String.prototype.indexOf);
 export const lastIndexOf = uncurry(String.prototype.lastIndexOf);
 export const sliceText = uncurry(String.prototype.slice);
 export const match = uncurry(RegExp.prototype.exec);

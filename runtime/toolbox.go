@@ -1,0 +1,281 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skep-dev/skep/abi"
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/host/grant"
+	"github.com/skep-dev/skep/runtime/journal"
+	"github.com/skep-dev/skep/tools"
+)
+
+// maxChange is how many calls a change set may have.
+const maxChange = 256
+
+// maxToolArgs is how long the arguments of one call may be.
+const maxToolArgs = 8 << 20
+
+// toolbox makes the calls of tools of one cell.
+type toolbox struct {
+	r    *Runtime
+	job  *job
+	auth *grant.Authority
+	only []string // of a script of code mode: names, or SERVER.*; nil means all that is granted
+}
+
+func (r *Runtime) toolbox(j *job, auth *grant.Authority, only []string) *toolbox {
+	return &toolbox{r: r, job: j, auth: auth, only: only}
+}
+
+// add gives a door the calls of tools, files and skills.
+func (b *toolbox) add(handlers map[string]grant.Handler) {
+	handlers[abi.CallTool] = b.call
+	handlers[abi.CallToolChange] = func(context.Context, []byte) ([]byte, error) {
+		return nil, needsRun("tool.change")
+	}
+	handlers[abi.CallToolList] = b.query(func(ctx context.Context, q abi.ToolQuery) (any, error) {
+		return b.r.opts.Tools.List(ctx, b.job.App, q, b.granted)
+	})
+	handlers[abi.CallToolSearch] = b.query(func(ctx context.Context, q abi.ToolQuery) (any, error) {
+		return b.r.opts.Tools.Search(ctx, b.job.App, q, b.granted)
+	})
+	handlers[abi.CallToolDescribe] = b.query(func(ctx context.Context, q abi.ToolQuery) (any, error) {
+		text, err := b.r.opts.Tools.Describe(ctx, b.job.App, q, b.granted)
+		return abi.ToolText{Text: text}, err
+	})
+	b.addFiles(handlers)
+}
+
+func needsRun(name string) error {
+	return &agent.Error{
+		Kind: agent.Denied, Msg: fmt.Sprintf("host call %q works in a run", name), Hint: "start a run: skep run AGENT FUNCTION, or skep code FILE --tools '*'",
+	}
+}
+
+func (b *toolbox) query(do func(context.Context, abi.ToolQuery) (any, error)) grant.Handler {
+	return func(ctx context.Context, in []byte) ([]byte, error) {
+		var q abi.ToolQuery
+		if len(in) > 0 {
+			if err := grant.Decode(in, &q); err != nil {
+				return nil, err
+			}
+		}
+		if err := b.there(); err != nil {
+			return nil, err
+		}
+		out, err := do(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return encode(out), nil
+	}
+}
+
+func (b *toolbox) there() error {
+	if b.r.opts.Tools == nil {
+		return agent.Errorf(agent.Denied, "this server has no tools")
+	}
+	return nil
+}
+
+// granted reports whether the code may call a tool of that name. It counts and writes nothing.
+func (b *toolbox) granted(name string) bool { return b.given(name) && b.auth.MayTool(name) }
+
+func (b *toolbox) given(name string) bool {
+	return b.only == nil || slices.ContainsFunc(b.only, func(p string) bool { return agent.NamedGrant{Name: p}.Has(name) })
+}
+
+// asked is a call of a tool as it was judged.
+type askedTool struct {
+	tool agent.Tool
+	args json.RawMessage
+	d    agent.Decision
+}
+
+func (a askedTool) judged() journal.JudgedCall {
+	return journal.JudgedCall{Tool: a.tool.Name, Digest: a.tool.Digest, Args: agent.DigestOf(a.args), Decision: a.d}
+}
+
+// class is what making the call again would mean.
+func (a askedTool) class() journal.Class {
+	switch {
+	case a.d.Effect == agent.Read:
+		return journal.Read
+	case a.tool.Idempotent:
+		return journal.Idempotent
+	}
+	return journal.Once
+}
+
+// judge finds the tool, checks grant and arguments, and has the call judged. n is its number, 0 outside of runs. A fault of ours is an error of this call.
+func (b *toolbox) judge(ctx context.Context, n uint64, q abi.ToolCall) (a askedTool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.r.log.ErrorContext(ctx, "judging a call of a tool panicked", "tool", clip(q.Tool, maxName), "panic", p, "stack", string(debug.Stack()))
+			err = agent.Wrap(agent.Internal, fmt.Errorf("panic: %v", p), "internal error")
+		}
+	}()
+	a.tool, a.args, err = b.find(ctx, q)
+	if err != nil {
+		return a, err
+	}
+	if !b.given(a.tool.Name) {
+		return a, &agent.Error{
+			Kind: agent.Denied, Msg: fmt.Sprintf("the tool %q was not given to this script, which has %s", a.tool.Name, strings.Join(b.only, ", ")),
+			Hint: "name it among the tools of the script, such as --tools " + a.tool.Name,
+		}
+	}
+	if err := b.auth.Tool(ctx, a.tool.Name); err != nil {
+		return a, err
+	}
+	if err := b.r.opts.Tools.Check(a.tool, a.args); err != nil {
+		return a, err
+	}
+	a.d, err = b.r.opts.Tools.Judge(ctx, a.tool, b.callOf(n, a))
+	return a, err
+}
+
+func (b *toolbox) find(ctx context.Context, q abi.ToolCall) (agent.Tool, json.RawMessage, error) {
+	if err := b.there(); err != nil {
+		return agent.Tool{}, nil, err
+	}
+	if q.Tool == "" || len(q.Tool) > 2*maxName {
+		return agent.Tool{}, nil, agent.Errorf(agent.Invalid, "the name of a tool has 1 to %d bytes", 2*maxName)
+	}
+	args, err := argsOf(q.Args)
+	if err != nil {
+		return agent.Tool{}, nil, err
+	}
+	tool, err := b.r.opts.Tools.Resolve(ctx, b.job.App, q.Tool)
+	return tool, args, err
+}
+
+// argsOf returns arguments as they are sent: an object without spaces.
+func argsOf(raw abi.Raw) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	if len(raw) > maxToolArgs {
+		return nil, agent.Exceeded(agent.LimitInput, "the arguments have %d bytes, more than %d", len(raw), maxToolArgs)
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, raw); err != nil || out.Bytes()[0] != '{' {
+		return nil, agent.Errorf(agent.Invalid, "the arguments of a tool are an object")
+	}
+	return out.Bytes(), nil
+}
+
+func (b *toolbox) callOf(n uint64, a askedTool) agent.ToolCall {
+	j := b.job
+	return agent.ToolCall{
+		App: j.App, Agent: j.Agent, AgentID: j.ID, Session: j.Session, Run: j.Run, Call: n, Tool: a.tool.Name, Args: a.args,
+	}
+}
+
+// note tells the log of a call that was judged.
+func (b *toolbox) note(ctx context.Context, n uint64, a askedTool) {
+	use := agent.ToolUse{Call: n, Tool: a.tool.Name, Digest: a.tool.Digest, Args: shownArgs(a.args, 2<<10), Decision: &a.d}
+	b.event(ctx, agent.Event{Kind: agent.EventToolCalled, Data: encode(use)})
+}
+
+func (b *toolbox) event(ctx context.Context, ev agent.Event) {
+	if ev.Run, ev.Time = b.job.Run, time.Now().UTC(); b.job.sinks.event != nil {
+		b.job.sinks.event(ctx, ev)
+	}
+}
+
+// shownArgs is arguments as people see them: how they begin, as a text, when they are long.
+func shownArgs(args json.RawMessage, most int) json.RawMessage {
+	if len(args) <= most {
+		return args
+	}
+	return encode(clip(string(args[:most]), most) + fmt.Sprintf(" (%d bytes in all)", len(args)))
+}
+
+// refused is the error of a call that policy or a person refuses.
+func refused(tool string, d agent.Decision) error {
+	return &agent.Error{
+		Kind: agent.Denied, Msg: fmt.Sprintf("the call of %s is denied: %s", tool, d.Reason), Hint: "skep policy explain " + tool + " says which rule it is",
+	}
+}
+
+// madeKey is the context's key of how a call that is made was judged.
+type madeKey struct{}
+
+// call answers tool.call: it makes a call that a run has had judged, and judges itself outside of runs.
+func (b *toolbox) call(ctx context.Context, in []byte) ([]byte, error) {
+	var q abi.ToolCall
+	if err := grant.Decode(in, &q); err != nil {
+		return nil, err
+	}
+	if j, ok := ctx.Value(madeKey{}).(journal.JudgedCall); ok {
+		tool, args, err := b.find(ctx, q)
+		switch {
+		case err != nil:
+			return nil, err
+		case tool.Digest != j.Digest:
+			return nil, &agent.Error{
+				Kind: agent.Conflict, Msg: fmt.Sprintf("the tool %s has changed since the call was allowed, and was not called", tool.Name), Hint: "call it again: that is judged anew",
+			}
+		case !b.granted(tool.Name):
+			return nil, agent.Errorf(agent.Denied, "the grant of the tool %s was taken back", tool.Name)
+		}
+		return b.make(ctx, askedTool{tool, args, j.Decision})
+	}
+	a, err := b.judge(ctx, 0, q)
+	if err != nil {
+		return nil, err
+	}
+	b.note(ctx, 0, a)
+	switch a.d.Verdict {
+	case agent.Allow:
+		return b.make(ctx, a)
+	case agent.Ask:
+		return nil, &agent.Error{
+			Kind: agent.Denied, Msg: fmt.Sprintf("a person has to approve the call of %s, and only a run can wait for that: %s", a.tool.Name, a.d.Reason),
+			Hint: "start a run: skep run AGENT FUNCTION",
+		}
+	}
+	return nil, refused(a.tool.Name, a.d)
+}
+
+// make makes a call that is allowed.
+func (b *toolbox) make(ctx context.Context, a askedTool) ([]byte, error) {
+	n, began := host.Number(ctx), time.Now()
+	o := &tools.CallOptions{For: b.callOf(n, a), Call: b.job.doorCall, Depth: b.job.depth, Progress: func(p tools.Progress) {
+		b.event(ctx, agent.Event{Kind: agent.EventEmit, Name: "tool.progress", Data: encode(map[string]any{
+			"call": n, "tool": a.tool.Name, "done": p.Done, "total": p.Total, "message": clip(p.Message, 500),
+		})})
+	}}
+	if b.job.Run != "" {
+		o.Key = fmt.Sprintf("%s-%d", b.job.Run, n)
+		if x := b.job.place.run; x != nil {
+			o.Elicit = func(ctx context.Context, q agent.Question) (agent.ApprovalAnswer, error) {
+				return b.r.question(ctx, x.run, n, a.tool.Name, q)
+			}
+		}
+	}
+	res, err := b.r.opts.Tools.Call(ctx, a.tool, o, a.args)
+	use := agent.ToolUse{Call: n, Tool: a.tool.Name, Duration: time.Since(began), Bytes: int64(len(res.Value))}
+	var value json.RawMessage
+	if err == nil {
+		value, err = b.shape(ctx, n, res)
+	}
+	if err != nil {
+		use.Error = clip(agent.AsError(err).Msg, 1<<10)
+	}
+	b.event(ctx, agent.Event{Kind: agent.EventToolReturned, Data: encode(use)})
+	if err != nil {
+		return nil, err
+	}
+	return encode(abi.ToolResult{Value: abi.Raw(value)}), nil
+}

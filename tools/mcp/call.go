@@ -1,0 +1,316 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/tools"
+)
+
+// maxRounds is how often a server may ask for input in one call.
+const maxRounds = 10
+
+// progressEvery is how often a call's progress is told of at most.
+const progressEvery = 100 * time.Millisecond
+
+// errSession marks that the server no longer knew the session, and so did not do what it was asked.
+var errSession = errors.New("the session was lost")
+
+// call is one call under way.
+type call struct {
+	link   *link
+	tool   string
+	o      *tools.CallOptions
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	clock  *clock
+
+	mu   sync.Mutex
+	told time.Time // when progress was last told of
+	over bool
+}
+
+// Call is tools.Source's. The time that a person takes to answer a question is not the call's.
+func (s *source) Call(ctx context.Context, method string, args json.RawMessage, o *tools.CallOptions) (agent.ToolResult, error) {
+	if o == nil {
+		o = &tools.CallOptions{}
+	}
+	if args = bytes.TrimSpace(args); len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if args[0] != '{' || !json.Valid(args) {
+		return agent.ToolResult{}, tools.MarkUnsent(agent.Errorf(agent.Invalid, "the arguments of %s are no JSON object", agent.ToolName(s.rec.Name, method)))
+	}
+	k, err := s.keeper(ctx, o.For.User)
+	if err != nil {
+		return agent.ToolResult{}, err
+	}
+	for again := false; ; again = true {
+		l, release, err := k.use(ctx)
+		if err != nil {
+			return agent.ToolResult{}, err
+		}
+		res, err := l.call(ctx, method, args, o)
+		release()
+		if errors.Is(err, errSession) && !again {
+			k.drop(l)
+			continue
+		}
+		return res, err
+	}
+}
+
+func (l *link) call(ctx context.Context, method string, args json.RawMessage, o *tools.CallOptions) (agent.ToolResult, error) {
+	s := l.k.s
+	c := &call{link: l, tool: agent.ToolName(s.rec.Name, method), o: o}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	defer c.cancel(nil)
+	defer context.AfterFunc(l.ctx, func() { c.cancel(context.Cause(l.ctx)) })()
+	c.clock = newClock(s.timeout(), func() {
+		c.cancel(&agent.Error{
+			Kind: agent.Unavailable, Msg: fmt.Sprintf("server %s did not answer %s within %s; whether it has done it is not known", s.rec.Name, c.tool, s.timeout()),
+			Hint: "give the server a longer timeout, if the tool takes so long",
+		})
+		if l.proc != nil && l.proc.wire.stuck(s.timeout()/2) { // no answer will come after the one that never ends
+			l.proc.wire.fail(agent.Errorf(agent.Unavailable, "server %s began a message and did not end it", s.rec.Name))
+			s.work.Go(func() { l.close(nil) })
+		}
+	})
+	defer c.clock.stop()
+	d := &delivery{abort: c.cancel}
+	c.ctx = context.WithValue(withDelivery(c.ctx, d), callKey{}, c)
+
+	token, params := l.enter(c), &mcp.CallToolParams{Name: method, Arguments: args}
+	defer l.leave(token)
+	if o.Progress != nil {
+		params.SetProgressToken(token)
+	}
+	res, err := c.rounds(params)
+	if err != nil {
+		left := d.left.Load()
+		if err = c.failure(err, left); !left {
+			err = tools.MarkUnsent(err)
+		}
+	}
+	return res, err
+}
+
+type callKey struct{}
+
+// rounds makes the call, and again with what the server asks for, until it has a result (MCP 2026-07-28, multi round-trip requests).
+func (c *call) rounds(params *mcp.CallToolParams) (agent.ToolResult, error) {
+	for round := 0; ; round++ {
+		t := &tap{}
+		res, err := c.link.session.CallTool(withTap(c.ctx, t), params)
+		if asked, elsewhere := urlsOf(err); elsewhere && round < maxRounds {
+			if err := c.visit(asked); err != nil {
+				return agent.ToolResult{}, err
+			}
+			continue
+		}
+		if raw := t.get(); err != nil && raw != nil { // it is there, but not as the SDK knows it
+			return c.result(raw)
+		}
+		if err != nil {
+			return agent.ToolResult{}, err
+		}
+		if res.InputRequests == nil && !res.NeedsInput() {
+			return c.result(t.get())
+		}
+		if round == maxRounds {
+			return agent.ToolResult{}, agent.Errorf(agent.Failed, "%s asked for input %d times and still has no result", c.tool, maxRounds)
+		}
+		next := *params
+		if next.InputResponses, err = c.inputs(res.InputRequests); err != nil {
+			return agent.ToolResult{}, err
+		}
+		if len(res.InputRequests) == 0 { // it is busy
+			if err := c.pause(time.Second << min(round, 4)); err != nil {
+				return agent.ToolResult{}, err
+			}
+		}
+		next.RequestState = res.RequestState
+		next.Meta = nil
+		if c.o.Progress != nil {
+			next.SetProgressToken(params.GetProgressToken())
+		}
+		params = &next
+	}
+}
+
+func (c *call) pause(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+}
+
+// failure says what became of a call that brought no result.
+func (c *call) failure(err error, left bool) error {
+	l := c.link
+	if auth, ok := l.denied(err); ok {
+		return auth
+	}
+	var e *agent.Error
+	if cause := context.Cause(c.ctx); c.ctx.Err() != nil && cause != nil {
+		if errors.As(cause, &e) {
+			if left && (cause == context.Cause(l.ctx) || e.Limit != agent.NoLimit) {
+				return lostIn(c.tool, e)
+			}
+			return cause
+		}
+		return agent.Wrap(agent.Cancelled, err, "the call of "+c.tool+" was cancelled")
+	}
+	if said, ok := l.rpcError(err); ok {
+		return agent.Wrap(agent.Failed, err, c.tool+": "+said)
+	}
+	if !errors.As(err, &e) || l.proc != nil && e.Kind == agent.Unavailable {
+		if err = l.lost(err); errors.Is(err, errSession) {
+			return err
+		}
+		e = agent.AsError(err)
+	}
+	if !left || e.Kind != agent.Unavailable && e.Limit == agent.NoLimit {
+		return e
+	}
+	return lostIn(c.tool, e)
+}
+
+// denied looks for a refusal, at which the connection is left, unless it was of one thing only.
+func (l *link) denied(err error) (error, bool) {
+	var auth *needsAuth
+	if !errors.As(err, &auth) && !errors.As(context.Cause(l.ctx), &auth) {
+		return nil, false
+	}
+	if !auth.more {
+		l.k.deny(l, auth)
+	}
+	return auth, true
+}
+
+// lostIn is an error of a connection that ended in a call.
+func lostIn(tool string, e *agent.Error) error {
+	out := *e
+	out.Msg = "the call of " + tool + " was lost: " + e.Msg
+	return &out
+}
+
+// rpcError is what the server itself answered in place of a result (JSON-RPC 2.0, section 5.1).
+func (l *link) rpcError(err error) (string, bool) {
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) {
+		return "", false
+	}
+	switch e.Message { // of the SDK's own, which has these codes for what is no answer
+	case "client is closing", "server is closing", "rejected by transport":
+		return "", false
+	}
+	return fmt.Sprintf("%s (code %d)", kept(or(l.clean.String(e.Message), "an error without a message"), 4<<10), e.Code), true
+}
+
+// lost says why an exchange came to nothing.
+func (l *link) lost(err error) error {
+	if errors.Is(err, mcp.ErrSessionMissing) {
+		return errors.Join(errSession, agent.Errorf(agent.Unavailable, "server %s has forgotten the session", l.k.s.rec.Name))
+	}
+	if l.ctx.Err() == nil && (errors.Is(err, mcp.ErrConnectionClosed) || l.proc != nil) {
+		select { // the reason is on its way
+		case <-l.ctx.Done():
+		case <-time.After(endAfter):
+		}
+	}
+	if c := context.Cause(l.ctx); c != nil {
+		return c
+	}
+	return l.because(err)
+}
+
+// enter notes a call, for what comes about it.
+func (l *link) enter(c *call) (token string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	token = "p" + strconv.Itoa(l.next)
+	l.calls[token] = c
+	return token
+}
+
+func (l *link) leave(token string) {
+	l.mu.Lock()
+	c := l.calls[token]
+	delete(l.calls, token)
+	l.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
+// progress is told of by the server. Of what comes too often, some is passed over.
+func (l *link) progress(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+	token, _ := req.Params.ProgressToken.(string)
+	l.mu.Lock()
+	c := l.calls[token]
+	l.mu.Unlock()
+	if c == nil || c.o.Progress == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := req.Params
+	if c.over || time.Since(c.told) < progressEvery && (p.Total == 0 || p.Progress < p.Total) {
+		return
+	}
+	c.told = time.Now()
+	c.o.Progress(tools.Progress{Done: p.Progress, Total: p.Total, Message: kept(l.clean.String(p.Message), 1000)})
+}
+
+// clock is the time a call has, which stands still while a person is asked.
+type clock struct {
+	mu     sync.Mutex
+	timer  *time.Timer
+	left   time.Duration
+	since  time.Time
+	paused int
+}
+
+func newClock(d time.Duration, late func()) *clock {
+	return &clock{timer: time.AfterFunc(d, late), left: d, since: time.Now()}
+}
+
+func (c *clock) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused++; c.paused == 1 && c.timer.Stop() {
+		c.left -= time.Since(c.since)
+	}
+}
+
+func (c *clock) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused--; c.paused == 0 {
+		c.since = time.Now()
+		c.timer.Reset(max(c.left, time.Second))
+	}
+}
+
+func (c *clock) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer.Stop()
+	c.paused++ // it is never begun again
+}
