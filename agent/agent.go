@@ -104,8 +104,8 @@ type Run struct {
 	Session  SessionID `json:"session"`
 	FirstSeq int64     `json:"first_seq"` // number of its first event in the session's log
 	Agent    string    `json:"agent"`
-	Plugin   Digest    `json:"plugin"`          // the code it runs, fixed at creation
-	Code     bool      `json:"code,omitempty"`  // that is not a plugin's, but was given with the run: a script of code mode
+	Plugin   Digest    `json:"plugin"`         // the code it runs, fixed at creation
+	Code     bool      `json:"code,omitempty"` // that is not a plugin's, but was given with the run: a script of code mode
 	Tools    []string  `json:"tools,omitzero"` // of Code: the tools that it was given of those its agent is granted; nil means all of these
 	Function string    `json:"function"`
 	Input    Payload   `json:"input"`

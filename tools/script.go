@@ -21,7 +21,12 @@ func WrapScript(text string) string { return code.Wrap(text) }
 
 // CheckScript looks for calls of tools in a script that cannot be right: js is the bundled script, at finds places in the author's own.
 func (c *Catalogue) CheckScript(list []agent.Tool, js []byte, at func(line, column int) (agent.Pos, bool)) []Finding {
-	return nil
+	found := code.Check(js, at, list, code.NewNames(list))
+	out := make([]Finding, len(found))
+	for i, f := range found {
+		out[i] = Finding(f)
+	}
+	return out
 }
 
 // CheckAnswer returns an Invalid error that says what is wrong with the answer to a question of a tool's server.

@@ -94,7 +94,7 @@ type Code struct {
 	Config   map[string]string `json:"config,omitempty"`
 	Limits   agent.Limits      `json:"limits,omitzero"`
 
-	Tools   []string        `json:"tools,omitzero"`   // that it may call: names, SERVER.*, or *
+	Tools   []string        `json:"tools,omitzero"`    // that it may call: names, SERVER.*, or *
 	Agent   string          `json:"agent,omitempty"`   // that it runs for; "code" unless given
 	Session agent.SessionID `json:"session,omitempty"` // of that agent; a new one unless given
 	Wait    *int            `json:"wait,omitempty"`    // seconds that the answer waits for the run's end; 60 unless given
