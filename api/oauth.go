@@ -39,10 +39,10 @@ func (s *Server) oauthOf(ctx context.Context, name string, mine bool) (*mcp.OAut
 	if err != nil {
 		return nil, agent.ToolServer{}, "", err
 	}
-	if s.o.OAuth == nil {
-		return nil, agent.ToolServer{}, "", &agent.Error{Kind: agent.Unavailable, Msg: "this server keeps no authorizations"}
-	}
 	r, err := c.Server(ctx, appOf(ctx), name)
+	if err == nil && s.o.OAuth == nil {
+		err = agent.Errorf(agent.NotFound, "this server keeps no authorizations")
+	}
 	user := ""
 	if mine {
 		user = string(requestOf(ctx).token.ID)
@@ -143,7 +143,7 @@ type authorized struct {
 // oauthCallback ends an authorization. Who comes here is known by the state alone, which is good once and for ten minutes.
 func (s *Server) oauthCallback(ctx context.Context, q callbackRequest) (raw, error) {
 	if s.o.OAuth == nil {
-		return raw{}, &agent.Error{Kind: agent.Unavailable, Msg: "this server keeps no authorizations"}
+		return raw{}, agent.Errorf(agent.NotFound, "this server keeps no authorizations")
 	}
 	v := url.Values{}
 	for name, value := range map[string]string{"state": q.State, "code": q.Code, "iss": q.Issuer, "error": q.Error, "error_description": q.Description} {

@@ -81,6 +81,9 @@ func (r *rig) other(name agent.App) other {
 	}
 	_, _, err = cl.PutSkill(ctx, packed(r.t, "bees-skill"))
 	must(err)
+	if res := r.do("POST", "/v1/tools/servers", `{"name":"bees-server","kind":"stdio","command":["bees"]}`, headerApp, string(name)); res.StatusCode >= 300 {
+		r.t.Fatalf("%s %s", res.Status, res.body)
+	}
 	_, tok := r.as(agent.Owner, name)
 	return other{
 		params: map[string]string{
@@ -90,6 +93,7 @@ func (r *rig) other(name agent.App) other {
 			"/v1/agents/{name}/instances/{key}/storage/{entry}": "bees-own", "/v1/agents/{name}/instances/{key}/alarms/{alarm}": "bees-alarm",
 			"/mcp/{agent}": "bees-agent", "/mcp/code/{agent}": "bees-agent", "/mcp/serve/{agent}": "bees-agent",
 			"/agents/{name}": "bees-agent", "/agents/{name}/{key}": "bees-one", "/v1/runs/{id}/events/{type}": "approval", "/v1/sessions/{id}": string(se.ID), "/v1/sessions/{id}/files/{path}": "bees-file",
+			"/v1/tools/servers/{name}": "bees-server", "/v1/tools/{name}": "bees-server.look",
 			"/v1/skills/{name}": "bees-skill", "/v1/skills/{name}/files/{path}": "SKILL.md", "/v1/runs/{id}": string(run.ID),
 			"/v1/tokens/{id}": string(tok.ID), "/v1/apps/{name}": string(name), "/v1/secrets/{name}": "bees-secret", "/v1/approvals/{id}": string(run.ID) + "-1",
 		},
@@ -102,6 +106,8 @@ func (r *rig) other(name agent.App) other {
 			"createToken": fmt.Sprintf(`{"name":"x","app":%q}`, name), "deleteTokens": fmt.Sprintf(`{"ids":[%q]}`, tok.ID),
 			"createApp": `{"name":"c"}`, "updateApp": `{"weight":7}`, "putState": "2", "putFile": "2",
 			"answerApprovals": fmt.Sprintf(`{"ids":["%s-1"],"allow":true}`, run.ID), "answerApproval": `{"allow":true}`, "linkApproval": "{}",
+			"updateToolServer": `{"description":"x"}`, "authorizeTools": "{}", "classifyTools": `[{"tool":"bees-server.look","effect":"read"}]`,
+			"pinTools": `{"tools":["bees-server.look"]}`, "callTool": "{}",
 			"updateSecret": `{"description":"x"}`, "rollbackSecret": `{"version":1}`,
 		},
 		marks: []string{"bees-", string(a.ID), string(se.ID), string(run.ID), string(tok.ID)},
@@ -109,7 +115,7 @@ func (r *rig) other(name agent.App) other {
 			var all strings.Builder
 			for _, target := range []string{"/v1/plugins", "/v1/agents", "/v1/sessions", "/v1/runs", "/v1/audit", "/v1/tokens", "/v1/apps/" + string(name),
 				"/v1/sessions/" + string(se.ID) + "/events", "/v1/agents/bees-agent/logs",
-				"/v1/secrets", "/v1/secrets/bees-secret", "/v1/agents/bees-agent/state", "/v1/agents/bees-agent/state/bees-key",
+				"/v1/tools/servers", "/v1/tools", "/v1/secrets", "/v1/secrets/bees-secret", "/v1/agents/bees-agent/state", "/v1/agents/bees-agent/state/bees-key",
 				"/v1/agents/bees-agent/instances", "/v1/agents/bees-agent/instances/bees-one/storage", "/v1/agents/bees-agent/instances/bees-one/alarms",
 				"/v1/agents/bees-agent/instances/bees-one/events", "/v1/sessions/" + string(se.ID) + "/files", "/v1/skills"} {
 				all.Write(r.do("GET", target, "", headerApp, string(name)).body)
@@ -138,7 +144,8 @@ func (o other) target(t *testing.T, path string) string {
 var ownThings = map[string]string{
 	"putPlugin": "export {}", "runCode": `{"code":"x","function":"echo"}`, "putSecret": `{"value":"mine-value"}`, "putSkill": string(mySkill),
 	"putPolicy": `{"text":"read: allow\n"}`, "testPolicy": "{}", "lintPolicy": "{}", "explainPolicy": `{"tool":"files.read"}`,
-	"runProgram": `{"program":{"steps":[{"step":"return"}]},"wait":0}`, "checkProgram": `{"program":{"steps":[{"step":"return"}]}}`,
+	"addToolServer": `{"name":"mine-server","kind":"stdio","command":["mine"]}`,
+	"runProgram":    `{"program":{"steps":[{"step":"return"}]},"wait":0}`, "checkProgram": `{"program":{"steps":[{"step":"return"}]}}`,
 }
 
 // Every operation of the table is tried with a token of one app on what another app has. A new operation is covered by what its path

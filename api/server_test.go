@@ -27,6 +27,7 @@ import (
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/ledger"
 	"github.com/skep-dev/skep/store/memkv"
+	"github.com/skep-dev/skep/tools"
 )
 
 // rig is a server that listens, with a real runtime and store and with cells that run Go functions. Every exchange through
@@ -89,11 +90,16 @@ func start(t testing.TB, o *Options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := runtime.New(st, cells, &runtime.Options{Ledger: usage})
+	catalogue := tools.New(st, &tools.Options{Openers: tools.Openers{agent.MCPStdio: openLook}})
+	t.Cleanup(func() { _ = catalogue.Close() })
+	rt := runtime.New(st, cells, &runtime.Options{Ledger: usage, Tools: catalogue})
 
 	opts := Options{}
 	if o != nil {
 		opts = *o
+	}
+	if opts.Tools == nil {
+		opts.Tools = catalogue
 	}
 	if opts.Vault == nil {
 		opts.Vault = openVault(t, st, rt)

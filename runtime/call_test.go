@@ -103,7 +103,6 @@ func TestAgentRefused(t *testing.T) {
 		kind string
 	}{
 		{"name", agent.Agent{Name: "A", Plugin: "code"}, "invalid"},
-		{"no plugin", agent.Agent{Name: "x"}, "invalid"},
 		{"unknown plugin", agent.Agent{Name: "x", Plugin: "none"}, "not_found"},
 		{"limits", agent.Agent{Name: "x", Plugin: "code", Limits: agent.Limits{Wall: 2 * time.Hour}}, "invalid"},
 		{"grant", agent.Agent{Name: "x", Plugin: "code", Grants: agent.AgentGrants("*")}, "invalid"},
@@ -297,5 +296,19 @@ func TestFetch(t *testing.T) {
 	res, err := runtime.New(r.store, cells, nil).Fetch(t.Context(), app, "a", host.Request{Method: "PUT"})
 	if err != nil || res.Status != 201 || string(res.Body) != "PUT default" {
 		t.Errorf("got %+v, %v", res, err)
+	}
+}
+
+// An agent without a plugin runs only the scripts that it is given: whatever needs code of its own is refused, and says so.
+func TestAgentWithoutCode(t *testing.T) {
+	r := newRig(t, nil, nil)
+	if _, _, err := r.CreateAgent(t.Context(), agent.Agent{App: app, Name: "bare"}, store.Once{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Call(t.Context(), app, runtime.CallRequest{Agent: "bare", Function: "f"}); kind(err) != "not_found" || !strings.Contains(err.Error(), "no code of its own") {
+		t.Errorf("call: %v", err)
+	}
+	if _, _, err := r.StartRun(t.Context(), app, runtime.RunRequest{Agent: "bare", Function: "f"}, store.Once{}); kind(err) != "not_found" {
+		t.Errorf("run: %v", err)
 	}
 }
