@@ -50,8 +50,7 @@ type ApprovalCall struct {
 	Decision   Decision        `json:"decision"`
 }
 
-// MaxShownArgs is how much of a call's arguments an approval holds, in bytes. Longer ones are shown by their beginning, and can be read
-// whole from the run.
+// MaxShownArgs is how much of a call's arguments an approval holds, in bytes. Longer ones are shown by their beginning.
 const MaxShownArgs = 16 << 10
 
 // MaxAsks is how many questions of one run may be open at a time.

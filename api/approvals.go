@@ -13,10 +13,19 @@ import (
 	"github.com/skep-dev/skep/tools/link"
 )
 
-type listApprovalsRequest struct {
-	pageQuery
+// approvalFilter picks questions.
+type approvalFilter struct {
 	Run   agent.RunID `query:"run" doc:"only questions of this run"`
 	Agent string      `query:"agent" doc:"only questions of this agent's runs"`
+}
+
+func (f approvalFilter) has(a agent.Approval) bool {
+	return (f.Run == "" || a.Run == f.Run) && (f.Agent == "" || a.Agent == f.Agent)
+}
+
+type listApprovalsRequest struct {
+	pageQuery
+	approvalFilter
 }
 
 // listApprovals may return a short page before the end: only the absence of next ends the list.
@@ -29,7 +38,7 @@ func (s *Server) listApprovals(ctx context.Context, q listApprovalsRequest) (lis
 		}
 		var some []agent.Approval
 		for _, a := range all {
-			if (q.Run == "" || a.Run == q.Run) && (q.Agent == "" || a.Agent == q.Agent) {
+			if q.has(a) {
 				some = append(some, a)
 			}
 		}
@@ -176,18 +185,28 @@ type linkApprovalRequest struct {
 }
 
 func (s *Server) linkApproval(ctx context.Context, q linkApprovalRequest) (approvalLink, error) {
-	a, err := s.rt.Approval(ctx, appOf(ctx), q.ID)
+	req := requestOf(ctx)
+	return s.makeLink(ctx, appOf(ctx), q.ID, q.Body.For, s.baseURL(q.Host), agent.Change{Token: req.token.ID, Request: req.id})
+}
+
+// makeLink makes a link to a question that lasts so long; 0 means as long as links do. by says who wants it, for the audit log.
+func (s *Server) makeLink(ctx context.Context, app agent.App, id agent.ApprovalID, lasts time.Duration, base string, by agent.Change) (approvalLink, error) {
+	a, err := s.rt.Approval(ctx, app, id)
 	if err != nil {
 		return approvalLink{}, err
 	}
-	l, text, err := link.Make(s.o.LinkKey, a, q.Body.For, s.o.Now())
+	l, text, err := link.Make(s.o.LinkKey, a, lasts, s.o.Now())
 	if err != nil {
 		return approvalLink{}, err
 	}
-	base := "http://" + q.Host
+	by.Action, by.Name, by.Detail = "approval.link", string(id), fmt.Sprintf("link %s, until %s", l.Name, l.Expires.Format(time.RFC3339))
+	return approvalLink{URL: base + approvePath + text, Expires: l.Expires}, s.auditChange(ctx, app, by)
+}
+
+// baseURL is what links to the server begin with, which a request has called host.
+func (s *Server) baseURL(host string) string {
 	if s.o.URL != "" {
-		base = strings.TrimRight(s.o.URL, "/")
+		return strings.TrimRight(s.o.URL, "/")
 	}
-	err = s.audit(ctx, "approval.link", string(q.ID), fmt.Sprintf("link %s, until %s", l.Name, l.Expires.Format(time.RFC3339)))
-	return approvalLink{URL: base + approvePath + text, Expires: l.Expires}, err
+	return "http://" + host
 }

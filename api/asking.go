@@ -70,13 +70,8 @@ func (s *Server) openQuestions(ctx context.Context, app agent.App) ([]agent.Appr
 }
 
 type approvalEventsRequest struct {
-	Run    agent.RunID `query:"run" doc:"only questions of this run"`
-	Agent  string      `query:"agent" doc:"only questions of this agent's runs"`
-	Accept string      `header:"Accept" doc:"application/json, text/event-stream or application/x-ndjson"`
-}
-
-func (q approvalEventsRequest) wants(a agent.Approval) bool {
-	return (q.Run == "" || a.Run == q.Run) && (q.Agent == "" || a.Agent == q.Agent)
+	approvalFilter
+	Accept string `header:"Accept" doc:"application/json, text/event-stream or application/x-ndjson"`
 }
 
 // approvalEvents streams the questions of an app: first those that are open, then each as it comes, and each that is open no more. In JSON it has
@@ -90,12 +85,9 @@ func (s *Server) approvalEvents(ctx context.Context, q approvalEventsRequest) (a
 	known := map[agent.ApprovalID]agent.Approval{}
 	if form == typeJSON {
 		open, err := s.openQuestions(ctx, app)
-		return listOf(s.news(ctx, known, open, q.wants), "", err)
+		return listOf(s.news(ctx, known, open, q.has), "", err)
 	}
-	out := &stream{contentType: form, first: []byte("retry: 1000\n\n"), beat: []byte(":\n\n"), close: func() {}}
-	if form == typeNDJSON {
-		out.first, out.beat = nil, []byte("\n")
-	}
+	out, encode := eventStream(form)
 	out.next = func(ctx context.Context) ([]byte, error) {
 		for {
 			open, err := s.openQuestions(ctx, app)
@@ -103,10 +95,12 @@ func (s *Server) approvalEvents(ctx context.Context, q approvalEventsRequest) (a
 				return nil, err
 			}
 			var buf []byte
-			for _, e := range s.news(ctx, known, open, q.wants) {
-				if buf, err = appendUnnumbered(buf, form, e); err != nil {
+			for _, e := range s.news(ctx, known, open, q.has) {
+				b, err := encodeJSON(e)
+				if err != nil {
 					return nil, err
 				}
+				buf = encode(buf, runtime.Frame{Event: e, JSON: b})
 			}
 			if len(buf) > 0 {
 				return buf, nil
@@ -168,16 +162,4 @@ func (s *Server) answerTo(ctx context.Context, a agent.Approval) agent.Event {
 		}
 	}
 	return e
-}
-
-func appendUnnumbered(buf []byte, form string, e agent.Event) ([]byte, error) {
-	b, err := encodeJSON(e)
-	if err != nil {
-		return buf, err
-	}
-	if form == typeNDJSON {
-		return appendNDJSON(buf, runtime.Frame{Event: e, JSON: b}), nil
-	}
-	buf = append(append(buf, "event: "...), e.Kind.String()...)
-	return append(append(append(buf, "\ndata: "...), b...), '\n', '\n'), nil
 }

@@ -21,11 +21,16 @@ func (s *Server) audit(ctx context.Context, action, name, detail string) error {
 }
 
 func (s *Server) auditOf(ctx context.Context, app agent.App, action, name, detail string) error {
-	if len(detail) > maxDetail {
-		detail = strings.ToValidUTF8(detail[:maxDetail], "") + "..."
-	}
 	req := requestOf(ctx)
-	b, err := json.Marshal(agent.Change{Token: req.token.ID, Action: action, Name: name, Detail: detail, Request: req.id})
+	return s.auditChange(ctx, app, agent.Change{Token: req.token.ID, Action: action, Name: name, Detail: detail, Request: req.id})
+}
+
+// auditChange is for changes that are made where ctx is of no request, too.
+func (s *Server) auditChange(ctx context.Context, app agent.App, c agent.Change) error {
+	if len(c.Detail) > maxDetail {
+		c.Detail = strings.ToValidUTF8(c.Detail[:maxDetail], "") + "..."
+	}
+	b, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/tools/code"
 )
 
 // newCode is code to run: sealed and once, or with tools as a run.
@@ -26,7 +27,7 @@ type newCode struct {
 	Agent   string          `json:"agent,omitempty" doc:"with tools: the agent that it runs for; code, which is made when it is needed, unless given"`
 	Session agent.SessionID `json:"session,omitempty" doc:"with tools: a session of that agent; a new one unless given"`
 	Wait    *int            `json:"wait,omitempty" doc:"with tools: for how many seconds the answer may wait for the run's end, 0 to 300; 60 unless given. It also comes when the run waits for a person"`
-	Tokens  int             `json:"max_tokens,omitempty" doc:"with tools: cuts what is returned to about so many tokens, and says what was cut"`
+	Tokens  int             `json:"max_tokens,omitempty" doc:"with tools: the answer is for a model, in reply, of at most about so many tokens, and says what was cut; 400 or more"`
 }
 
 // codeResult is what code returned, printed and cost. What is below usage is of code with tools.
@@ -42,7 +43,7 @@ type codeResult struct {
 	Calls   []agent.ToolUse  `json:"calls,omitempty"`
 	Asks    []agent.Approval `json:"approvals,omitempty" doc:"questions to a person that are open"`
 	More    int              `json:"more,omitempty" doc:"lines and calls that are left out here; the run's events have them all"`
-	Notice  string           `json:"notice,omitempty" doc:"what was cut"`
+	Reply   *code.Reply      `json:"reply,omitempty" doc:"with max_tokens: all that a model is to know, in place of output, logs, error, calls and approvals"`
 }
 
 type codeRequest struct {
@@ -85,6 +86,9 @@ func (s *Server) codeWithTools(ctx context.Context, q codeRequest) (any, error) 
 		}
 	}
 	wait, err := codeWait(b.Wait)
+	if err == nil {
+		err = codeTokens(b.Tokens)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +98,7 @@ func (s *Server) codeWithTools(ctx context.Context, q codeRequest) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	return s.followCode(ctx, run, wait, b.Tokens)
+	return s.followCode(ctx, run, wait, b.Tokens, b.Code)
 }
 
 // codeWait checks how long an answer is to wait.
@@ -109,8 +113,17 @@ func codeWait(seconds *int) (time.Duration, error) {
 	return time.Duration(wait) * time.Second, nil
 }
 
-// followCode answers with what has become of a run of code mode: 200 when it has ended, else 202.
-func (s *Server) followCode(ctx context.Context, run agent.Run, wait time.Duration, tokens int) (any, error) {
+// codeTokens checks how long an answer for a model may be; 0 means that it is not for one.
+func codeTokens(n int) error {
+	if n < 0 || n > 0 && n < code.MinTokens {
+		return agent.Errorf(agent.Invalid, "max_tokens is %d; it must be %d or more", n, code.MinTokens)
+	}
+	return nil
+}
+
+// followCode answers with what has become of a run of code mode: 200 when it has ended, else 202. With tokens the answer is for a model, whose
+// script is shown where it failed.
+func (s *Server) followCode(ctx context.Context, run agent.Run, wait time.Duration, tokens int, script string) (any, error) {
 	t := runtime.Transcript{Run: run}
 	if wait > 0 {
 		within, cancel := context.WithTimeout(ctx, wait)
@@ -121,12 +134,13 @@ func (s *Server) followCode(ctx context.Context, run agent.Run, wait time.Durati
 		}
 	}
 	run = t.Run
-	res := codeResult{
-		Output: run.Output, Logs: append([]agent.LogLine{}, t.Logs...), Usage: run.Usage, Run: run.ID, Session: run.Session, Status: &run.Status,
-		Error: run.Error, Calls: t.Calls, Asks: run.Asks, More: t.More,
-	}
+	res := codeResult{Logs: []agent.LogLine{}, Usage: run.Usage, Run: run.ID, Session: run.Session, Status: &run.Status, More: t.More}
 	if tokens > 0 {
-		capCode(&res, tokens)
+		reply := code.NewReply(outcome(t, script), tokens)
+		res.Reply = &reply
+	} else {
+		res.Output, res.Error, res.Calls, res.Asks = run.Output, run.Error, t.Calls, run.Asks
+		res.Logs = append(res.Logs, t.Logs...)
 	}
 	status := http.StatusAccepted
 	if run.Status.Terminal() {
@@ -159,8 +173,18 @@ func (b newCode) source() (agent.Source, error) {
 	return src, nil
 }
 
-// capCode cuts an answer to what a model is shown.
-func capCode(res *codeResult, tokens int) {}
+// outcome is what a model's reply is made of. Output that is no JSON is a text in it.
+func outcome(t runtime.Transcript, script string) code.Outcome {
+	o := code.Outcome{
+		Run: t.Run.ID, Status: t.Run.Status, Error: t.Run.Error, Source: script, Calls: t.Calls, Logs: t.Logs, Asks: t.Run.Asks, More: t.More,
+	}
+	if out := t.Run.Output; out != nil {
+		if o.Output = out.Body; !out.IsJSON() {
+			o.Output, _ = json.Marshal(string(out.Body))
+		}
+	}
+	return o
+}
 
 func codeResults() map[int]reflect.Type {
 	return map[int]reflect.Type{http.StatusOK: reflect.TypeFor[codeResult](), http.StatusAccepted: reflect.TypeFor[codeResult]()}

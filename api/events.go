@@ -99,11 +99,7 @@ func (s *Server) events(ctx context.Context, q eventQuery, p part) (any, error) 
 	if form == typeJSON {
 		return s.eventPage(ctx, q, p)
 	}
-	out := &stream{contentType: form, beat: []byte("\n"), close: func() {}}
-	encode := appendNDJSON
-	if form == typeSSE {
-		out.first, out.beat, encode = []byte("retry: 1000\n\n"), []byte(":\n\n"), appendSSE
-	}
+	out, encode := eventStream(form)
 	if !q.Follow {
 		log, err := s.reader(ctx, p, q.After)
 		if err != nil {
@@ -217,6 +213,14 @@ func (s *Server) eventPage(ctx context.Context, q eventQuery, p part) (list[agen
 
 type encoder func(b []byte, f runtime.Frame) []byte
 
+// eventStream is a stream of events in SSE or NDJSON, whose next is still missing.
+func eventStream(form string) (*stream, encoder) {
+	if form == typeSSE {
+		return &stream{contentType: form, first: []byte("retry: 1000\n\n"), beat: []byte(":\n\n"), close: func() {}}, appendSSE
+	}
+	return &stream{contentType: form, beat: []byte("\n"), close: func() {}}, appendNDJSON
+}
+
 // kept streams the events that are in the log now.
 func kept(log logReader, p part, encode encoder) func(context.Context) ([]byte, error) {
 	var buf []byte
@@ -265,14 +269,16 @@ func appendNDJSON(b []byte, f runtime.Frame) []byte {
 	return append(append(b, f.JSON...), '\n')
 }
 
-// appendSSE writes an event as the HTML standard, section 9.2, says. The JSON has no line break.
+// appendSSE writes an event as the HTML standard, section 9.2, says. The JSON has no line break. An event that is numbered in no log has no id.
 func appendSSE(b []byte, f runtime.Frame) []byte {
 	name := f.Event.Kind.String()
 	if f.Event.Kind == agent.EventEmit && f.Event.Name != "" && !strings.ContainsAny(f.Event.Name, "\r\n\x00") {
 		name = f.Event.Name
 	}
-	b = strconv.AppendInt(append(b, "id: "...), f.Event.Seq, 10)
-	b = append(append(b, "\nevent: "...), name...)
+	if f.Event.Seq != 0 {
+		b = append(strconv.AppendInt(append(b, "id: "...), f.Event.Seq, 10), '\n')
+	}
+	b = append(append(b, "event: "...), name...)
 	b = append(append(b, "\ndata: "...), f.JSON...)
 	return append(b, '\n', '\n')
 }

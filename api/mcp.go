@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,32 +11,26 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/mcp"
-	"github.com/skep-dev/skep/tools/link"
 )
 
 // mcpRequest is a request of an MCP client (MCP, Streamable HTTP), which package mcp answers.
 type mcpRequest struct {
 	Mode    string      `query:"mode" doc:"what is listed: all, tools, or code for the tools of code mode"`
-	Agent   string      `path:"agent"`
 	Method  string      `meta:"method"`
 	URL     string      `meta:"url"`
 	Headers [][2]string `meta:"headers"`
 	Body    []byte      `body:"raw"`
 }
 
-// mcpDefault is a request to an endpoint that names no agent.
-type mcpDefault struct {
-	Mode    string      `query:"mode" doc:"what is listed: all, tools, or code for the tools of code mode"`
-	Method  string      `meta:"method"`
-	URL     string      `meta:"url"`
-	Headers [][2]string `meta:"headers"`
-	Body    []byte      `body:"raw"`
+// mcpAgentRequest is one to an endpoint that names an agent.
+type mcpAgentRequest struct {
+	mcpRequest
+	Agent string `path:"agent"`
 }
 
 func (s *Server) newMCP() *mcp.Handler {
@@ -46,25 +39,8 @@ func (s *Server) newMCP() *mcp.Handler {
 
 // mcpLink makes a link for the person of an MCP client: it is shown to nobody else, and is good for one answer.
 func (s *Server) mcpLink(ctx context.Context, who mcp.Caller, id agent.ApprovalID) (string, error) {
-	a, err := s.rt.Approval(ctx, who.App, id)
-	if err != nil {
-		return "", err
-	}
-	l, text, err := link.Make(s.o.LinkKey, a, 0, s.o.Now())
-	if err != nil {
-		return "", err
-	}
-	base := who.Host
-	if s.o.URL != "" {
-		base = strings.TrimRight(s.o.URL, "/")
-	}
-	change, err := json.Marshal(agent.Change{
-		Token: who.Token.ID, Action: "approval.link", Name: string(id), Detail: fmt.Sprintf("link %s, until %s", l.Name, l.Expires.Format(time.RFC3339)),
-	})
-	if err != nil {
-		return "", err
-	}
-	return base + approvePath + text, s.rt.Audit(ctx, who.App, agent.Event{Kind: agent.EventChanged, Data: change})
+	l, err := s.makeLink(ctx, who.App, id, 0, who.URL, agent.Change{Token: who.Token.ID})
+	return l.URL, err
 }
 
 // mcpRoutes are the endpoints of MCP. Those with a word come before the one with a name in its place.
@@ -80,14 +56,14 @@ func (s *Server) mcpRoutes(limit int64) (rs []route) {
 		{"/mcp/{agent}", "mcpOf", "Talk MCP: the tools that an agent is granted, and code mode", mcp.All},
 	} {
 		for _, method := range []string{"POST", "GET", "DELETE"} {
-			named := handle(func(ctx context.Context, q mcpRequest) (raw, error) { return s.talkMCP(ctx, e.kind, q) })
-			if !strings.Contains(e.path, "{") {
-				named = handle(func(ctx context.Context, q mcpDefault) (raw, error) {
-					return s.talkMCP(ctx, e.kind, mcpRequest{Mode: q.Mode, Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body})
+			talk := handle(func(ctx context.Context, q mcpRequest) (raw, error) { return s.talkMCP(ctx, e.kind, "", q) })
+			if strings.Contains(e.path, "{") {
+				talk = handle(func(ctx context.Context, q mcpAgentRequest) (raw, error) {
+					return s.talkMCP(ctx, e.kind, q.Agent, q.mcpRequest)
 				})
 			}
 			rs = append(rs, route{
-				method: method, path: e.path, id: e.id + method[:1] + strings.ToLower(method[1:]), summary: e.summary, endpoint: named, limit: limit,
+				method: method, path: e.path, id: e.id + method[:1] + strings.ToLower(method[1:]), summary: e.summary, endpoint: talk, limit: limit,
 				media: []string{typeAny},
 			})
 		}
@@ -101,7 +77,7 @@ func (s *Server) mcpRoutes(limit int64) (rs []route) {
 
 // talkMCP answers one request of a client: whole, or as a stream that goes on until it is answered or the client goes. A client that went
 // shows when a heartbeat cannot be written to it.
-func (s *Server) talkMCP(ctx context.Context, kind mcp.Kind, q mcpRequest) (raw, error) {
+func (s *Server) talkMCP(ctx context.Context, kind mcp.Kind, agentName string, q mcpRequest) (raw, error) {
 	if kind == mcp.All {
 		var err error
 		if kind, err = mcp.ParseMode(q.Mode); err != nil {
@@ -114,12 +90,11 @@ func (s *Server) talkMCP(ctx context.Context, kind mcp.Kind, q mcpRequest) (raw,
 		cancel()
 		return raw{}, err
 	}
-	who := mcp.Caller{Token: requestOf(ctx).token, App: appOf(ctx), Host: "http://" + r.Host}
-	p := newMCPPipe(ctx)
-	p.stopping = s.mcp.Stop
+	who := mcp.Caller{Token: requestOf(ctx).token, App: appOf(ctx), URL: s.baseURL(r.Host)}
+	p := newMCPPipe(ctx, s.mcp.Stop)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := guarded(func() (any, error) { return nil, s.mcp.Serve(p, r, who, mcp.Door{Kind: kind, Agent: q.Agent}) })
+		_, err := guarded(func() (any, error) { return nil, s.mcp.Serve(p, r, who, mcp.Door{Kind: kind, Agent: agentName}) })
 		p.end()
 		ended <- err
 	}()
@@ -177,8 +152,8 @@ type mcpPipe struct {
 // maxPiped is how much of a stream waits for its reader before its writer does.
 const maxPiped = 1 << 20
 
-func newMCPPipe(ctx context.Context) *mcpPipe {
-	return &mcpPipe{ctx: ctx, header: http.Header{}, begun: make(chan struct{}), more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+func newMCPPipe(ctx context.Context, stopping func()) *mcpPipe {
+	return &mcpPipe{ctx: ctx, stopping: stopping, header: http.Header{}, begun: make(chan struct{}), more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
 func (p *mcpPipe) Header() http.Header { return p.header }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -69,11 +68,7 @@ func (s *Server) authorizeTools(ctx context.Context, q authorizeRequest) (toolAu
 	if err != nil {
 		return toolAuthorization{}, err
 	}
-	base := "http://" + q.Host
-	if s.o.URL != "" {
-		base = strings.TrimRight(s.o.URL, "/")
-	}
-	page, until, err := a.Begin(ctx, r, user, base+callbackPath)
+	page, until, err := a.Begin(ctx, r, user, s.baseURL(q.Host)+callbackPath)
 	if err != nil {
 		return toolAuthorization{}, err
 	}

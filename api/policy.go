@@ -42,7 +42,7 @@ func (s *Server) getPolicy(ctx context.Context, q getPolicyRequest) (policyDoc, 
 // policyNow returns the policy that holds, and the revision of its document in the store: 0 when there is none.
 func (s *Server) policyNow(ctx context.Context) (doc policyDoc, rev int64, err error) {
 	rev, err = s.st.Doc(ctx, store.Policies, appOf(ctx), tools.PolicyName, &doc)
-	if agent.KindOf(err) == agent.NotFound && err != nil {
+	if agent.KindOf(err) == agent.NotFound {
 		return policyDoc{Text: policy.DefaultText}, 0, nil
 	}
 	return doc, rev, err

@@ -17,7 +17,7 @@ type newProgram struct {
 	Agent   string          `json:"agent,omitempty" doc:"the agent that it runs for; code, which is made when it is needed, unless given"`
 	Session agent.SessionID `json:"session,omitempty" doc:"a session of that agent; a new one unless given"`
 	Wait    *int            `json:"wait,omitempty" doc:"for how many seconds the answer may wait for the run's end, 0 to 300; 60 unless given. It also comes when the run waits for a person"`
-	Tokens  int             `json:"max_tokens,omitempty" doc:"cuts what is returned to about so many tokens, and says what was cut"`
+	Tokens  int             `json:"max_tokens,omitempty" doc:"the answer is for a model, in reply, of at most about so many tokens, and says what was cut; 400 or more"`
 }
 
 type runProgramRequest struct {
@@ -29,6 +29,9 @@ type runProgramRequest struct {
 func (s *Server) runProgram(ctx context.Context, q runProgramRequest) (any, error) {
 	b := q.Body
 	wait, err := codeWait(b.Wait)
+	if err == nil {
+		err = codeTokens(b.Tokens)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ func (s *Server) runProgram(ctx context.Context, q runProgramRequest) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	return s.followCode(ctx, run, wait, b.Tokens)
+	return s.followCode(ctx, run, wait, b.Tokens, "")
 }
 
 // checkedProgram is what is known of a program before it runs.

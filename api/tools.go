@@ -242,7 +242,7 @@ func (s *Server) callTool(ctx context.Context, q callToolRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.followCode(ctx, run, wait, 0)
+	return s.followCode(ctx, run, wait, 0, "")
 }
 
 type declarationsRequest struct {

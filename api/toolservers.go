@@ -199,51 +199,9 @@ func (s *Server) getToolServer(ctx context.Context, q toolServerRequest) (toolSe
 	return toolServer{ToolServer: shown(ctx, r), Status: st}, err
 }
 
-// toolServerPatch changes the fields that are set. Lists and maps are replaced as a whole.
-type toolServerPatch struct {
-	Description *string            `json:"description,omitempty"`
-	Command     *[]string          `json:"command,omitempty"`
-	Env         *map[string]string `json:"env,omitempty"`
-	Dir         *string            `json:"dir,omitempty"`
-	URL         *string            `json:"url,omitempty"`
-	Header      *map[string]string `json:"header,omitempty"`
-	Private     *bool              `json:"private,omitempty"`
-	OAuth       *agent.ToolOAuth   `json:"oauth,omitempty"`
-	Document    *string            `json:"document,omitempty"`
-	Agent       *string            `json:"agent,omitempty"`
-	Trusted     *bool              `json:"trusted,omitempty"`
-	Only        *[]string          `json:"only,omitempty"`
-	Timeout     *time.Duration     `json:"timeout,omitempty"`
-	Concurrency *int               `json:"concurrency,omitempty"`
-}
-
-func set[T any](to *T, from *T) {
-	if from != nil {
-		*to = *from
-	}
-}
-
-func (p toolServerPatch) apply(r *agent.ToolServer) {
-	set(&r.Description, p.Description)
-	set(&r.Command, p.Command)
-	set(&r.Env, p.Env)
-	set(&r.Dir, p.Dir)
-	set(&r.URL, p.URL)
-	set(&r.Header, p.Header)
-	set(&r.Private, p.Private)
-	set(&r.Agent, p.Agent)
-	set(&r.Trusted, p.Trusted)
-	set(&r.Only, p.Only)
-	set(&r.Timeout, p.Timeout)
-	set(&r.Concurrency, p.Concurrency)
-	if p.OAuth != nil {
-		r.OAuth = p.OAuth
-	}
-}
-
 type updateToolServerRequest struct {
-	Name string          `path:"name"`
-	Body toolServerPatch `body:"json"`
+	Name string                `path:"name"`
+	Body agent.ToolServerPatch `body:"json"`
 }
 
 func (s *Server) updateToolServer(ctx context.Context, q updateToolServerRequest) (toolServer, error) {
@@ -255,7 +213,7 @@ func (s *Server) updateToolServer(ctx context.Context, q updateToolServerRequest
 		if err := ownersServer(ctx, *r); err != nil {
 			return err
 		}
-		q.Body.apply(r)
+		q.Body.Apply(r)
 		if q.Body.Document != nil {
 			if _, err := s.keepDocument(ctx, r, *q.Body.Document); err != nil {
 				return err

@@ -52,12 +52,12 @@ func (r *Runtime) UpdateAgent(ctx context.Context, app agent.App, name string, p
 	defer r.records.changing.lock(app, name)()
 	a, err := r.store.UpdateAgent(ctx, app, name, func(a *agent.Agent) error {
 		was := *a
-		set(&a.Description, patch.Description)
-		set(&a.Plugin, patch.Plugin)
-		set(&a.Config, patch.Config)
-		set(&a.Grants, patch.Grants)
-		set(&a.Limits, patch.Limits)
-		set(&a.Quota, patch.Quota)
+		agent.Set(&a.Description, patch.Description)
+		agent.Set(&a.Plugin, patch.Plugin)
+		agent.Set(&a.Config, patch.Config)
+		agent.Set(&a.Grants, patch.Grants)
+		agent.Set(&a.Limits, patch.Limits)
+		agent.Set(&a.Quota, patch.Quota)
 		if patch.Grant != nil {
 			a.Grants = a.Grants.With(*patch.Grant)
 		}
@@ -98,12 +98,6 @@ func (r *Runtime) DeleteAgents(ctx context.Context, app agent.App, names ...stri
 		}
 	}
 	return err
-}
-
-func set[T any](field *T, v *T) {
-	if v != nil {
-		*field = *v
-	}
 }
 
 func (r *Runtime) checkAgent(ctx context.Context, a *agent.Agent) error {

@@ -41,9 +41,9 @@ func (r *Runtime) CreateApp(ctx context.Context, a agent.AppInfo, once store.Onc
 // UpdateApp changes an app. Calls that begin after it has returned see the change.
 func (r *Runtime) UpdateApp(ctx context.Context, name agent.App, patch AppPatch) (agent.AppInfo, error) {
 	a, err := r.store.UpdateApp(ctx, name, func(a *agent.AppInfo) error {
-		set(&a.Weight, patch.Weight)
-		set(&a.Outbound, patch.Outbound)
-		set(&a.Quota, patch.Quota)
+		agent.Set(&a.Weight, patch.Weight)
+		agent.Set(&a.Outbound, patch.Outbound)
+		agent.Set(&a.Quota, patch.Quota)
 		return nil
 	})
 	r.records.edited(name)

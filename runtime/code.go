@@ -4,15 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
+	"regexp"
 	"slices"
-	"time"
+	"strconv"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/plugins"
 	"github.com/skep-dev/skep/store"
-	"github.com/skep-dev/skep/tools"
+	"github.com/skep-dev/skep/tools/code"
 )
 
 // CodeAgent is the agent that scripts of code mode run for when they name none. It is made when it is first needed, with a grant of
@@ -46,7 +46,7 @@ func (r *Runtime) StartCode(ctx context.Context, app agent.App, req CodeRun, onc
 	if err := r.needCodeAgent(ctx, app, req.Agent); err != nil {
 		return agent.Run{}, false, err
 	}
-	files := map[string][]byte{codeMain: []byte(tools.WrapScript(req.Text))}
+	files := map[string][]byte{codeMain: []byte(code.Wrap(req.Text))}
 	for name, text := range req.Files {
 		if name == codeMain {
 			return agent.Run{}, false, agent.Errorf(agent.Invalid, "files has %s, which is the name of the script itself", codeMain)
@@ -54,8 +54,8 @@ func (r *Runtime) StartCode(ctx context.Context, app agent.App, req CodeRun, onc
 		files[name] = []byte(text)
 	}
 	src := agent.Source{Kind: agent.Script, Main: codeMain, Files: files}
-	if err := r.checkCode(ctx, app, req, src); err != nil {
-		return agent.Run{}, false, err
+	if err := r.checkCode(ctx, app, req.Agent, src); err != nil {
+		return agent.Run{}, false, inScript(src, err)
 	}
 	return r.startCode(ctx, app, req, src, once)
 }
@@ -93,31 +93,56 @@ func (r *Runtime) needCodeAgent(ctx context.Context, app agent.App, name string)
 }
 
 // checkCode looks for what is wrong with a script before it does anything.
-func (r *Runtime) checkCode(ctx context.Context, app agent.App, req CodeRun, src agent.Source) error {
-	b, err := r.cells.Bundle(ctx, host.Who{App: app, Agent: req.Agent, Weight: r.weight(ctx, app)}, src)
+func (r *Runtime) checkCode(ctx context.Context, app agent.App, name string, src agent.Source) error {
+	b, err := r.cells.Bundle(ctx, host.Who{App: app, Agent: name, Weight: r.weight(ctx, app)}, src)
 	if err != nil || r.opts.Tools == nil {
 		return err
 	}
-	list, err := r.opts.Tools.Tools(ctx, app)
+	found, err := r.opts.Tools.CheckScript(ctx, app, b.JS, b.At)
 	if err != nil {
 		return err
 	}
-	var bad []error
-	for _, f := range r.opts.Tools.CheckScript(list, b.JS, b.At) {
-		if f.Fatal {
-			bad = append(bad, &agent.Error{Kind: agent.Invalid, Msg: f.Message, Hint: f.Hint, Pos: f.Pos})
-		}
-	}
-	if len(bad) == 0 {
+	found = slices.DeleteFunc(found, func(f code.Finding) bool { return !f.Fatal })
+	if len(found) == 0 {
 		return nil
 	}
-	first := *agent.AsError(bad[0])
-	for _, more := range bad[1:min(len(bad), 10)] {
-		e := agent.AsError(more)
-		first.Msg += "\n" + e.Pos.String() + ": " + e.Msg
+	first := found[0]
+	e := &agent.Error{Kind: agent.Invalid, Msg: first.Message, Hint: first.Hint, Pos: first.Pos}
+	for _, more := range found[1:min(len(found), maxFindings)] {
+		e.Msg += "\n" + more.Pos.String() + ": " + more.Message
 	}
-	first.Err = errors.Join(bad[1:]...)
-	return &first
+	return e
+}
+
+// maxFindings is how many mistakes of a script are told at once.
+const maxFindings = 10
+
+// placeRE finds places of a script in texts of ours.
+var placeRE = regexp.MustCompile(`\bmain\.ts:(\d+):(\d+)`)
+
+// inScript says an error's place in the script as its author wrote it, and not in the module that was made of it.
+func inScript(src agent.Source, err error) error {
+	e := agent.AsError(err)
+	if e == nil || e.Kind != agent.Invalid && e.Pos.File != codeMain && e.Stack == "" {
+		return err
+	}
+	_, at := code.Unwrap(string(src.Files[codeMain]))
+	out := *e
+	if out.Pos.File == codeMain {
+		out.Pos = at(out.Pos)
+	}
+	places := func(text string) string {
+		return placeRE.ReplaceAllStringFunc(text, func(place string) string {
+			m := placeRE.FindStringSubmatch(place)
+			line, _ := strconv.Atoi(m[1])
+			column, _ := strconv.Atoi(m[2])
+			return at(agent.Pos{File: codeMain, Line: line, Column: column}).String()
+		})
+	}
+	if out.Stack = places(out.Stack); out.Kind == agent.Invalid { // else the message is the script's own
+		out.Msg = places(out.Msg)
+	}
+	return &out
 }
 
 // ToolRun asks for a run that calls one tool.
@@ -177,7 +202,8 @@ func (r *Runtime) runCode(ctx context.Context, run agent.Run, c host.Call) (host
 	if err != nil {
 		return host.Result{}, err
 	}
-	return r.cells.Eval(ctx, src, c)
+	res, err := r.cells.Eval(ctx, src, c)
+	return res, inScript(src, err)
 }
 
 // codeImage stands for the code of scripts of code mode where images are named by code: their cells are made from the engine's own.
@@ -200,4 +226,4 @@ func errNoCode(name string) error {
 }
 
 // noPlugin stands for the code of an agent that has none.
-var noPlugin = &agent.Plugin{Kind: agent.Script, Created: time.Time{}}
+var noPlugin = &agent.Plugin{Kind: agent.Script}

@@ -51,12 +51,13 @@ func (r *Runtime) door(j job) *grant.Door {
 	}
 	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID), j.place})
 	handlers[abi.CallSelf] = self(&j)
-	if j.place == nil || j.place.run == nil {
-		r.toolbox(&j, auth, nil).add(handlers)
-	}
+	box := &toolbox{r: r, job: &j, auth: auth}
+	o.More = box.handlers
 	if j.place != nil {
 		r.addInstance(handlers, auth, &j)
 		if j.place.run != nil {
+			box.only = j.place.run.run.Tools
+			j.place.run.tools = box
 			j.place.run.addHandlers(handlers, auth, &j)
 		}
 	}

@@ -32,12 +32,9 @@ type toolbox struct {
 	only []string // of a script of code mode: names, or SERVER.*; nil means all that is granted
 }
 
-func (r *Runtime) toolbox(j *job, auth *grant.Authority, only []string) *toolbox {
-	return &toolbox{r: r, job: j, auth: auth, only: only}
-}
-
-// add gives a door the calls of tools, files and skills.
-func (b *toolbox) add(handlers map[string]grant.Handler) {
+// handlers are those of tools, files and skills.
+func (b *toolbox) handlers() map[string]grant.Handler {
+	handlers := map[string]grant.Handler{}
 	handlers[abi.CallTool] = b.call
 	handlers[abi.CallToolChange] = func(context.Context, []byte) ([]byte, error) {
 		return nil, needsRun("tool.change")
@@ -53,6 +50,8 @@ func (b *toolbox) add(handlers map[string]grant.Handler) {
 		return abi.ToolText{Text: text}, err
 	})
 	b.addFiles(handlers)
+	b.addSkills(handlers)
+	return handlers
 }
 
 func needsRun(name string) error {
@@ -208,7 +207,7 @@ func refused(tool string, d agent.Decision) error {
 	}
 }
 
-// madeKey is the context's key of how a call that is made was judged.
+// madeKey is the context's key of how a call that is made was judged. It is only for the door of the run itself, and is taken off there.
 type madeKey struct{}
 
 // call answers tool.call: it makes a call that a run has had judged, and judges itself outside of runs.
@@ -218,18 +217,7 @@ func (b *toolbox) call(ctx context.Context, in []byte) ([]byte, error) {
 		return nil, err
 	}
 	if j, ok := ctx.Value(madeKey{}).(journal.JudgedCall); ok {
-		tool, args, err := b.find(ctx, q)
-		switch {
-		case err != nil:
-			return nil, err
-		case tool.Digest != j.Digest:
-			return nil, &agent.Error{
-				Kind: agent.Conflict, Msg: fmt.Sprintf("the tool %s has changed since the call was allowed, and was not called", tool.Name), Hint: "call it again: that is judged anew",
-			}
-		case !b.granted(tool.Name):
-			return nil, agent.Errorf(agent.Denied, "the grant of the tool %s was taken back", tool.Name)
-		}
-		return b.make(ctx, askedTool{tool, args, j.Decision})
+		return b.makeJudged(context.WithValue(ctx, madeKey{}, nil), j, q)
 	}
 	a, err := b.judge(ctx, 0, q)
 	if err != nil {
@@ -248,7 +236,22 @@ func (b *toolbox) call(ctx context.Context, in []byte) ([]byte, error) {
 	return nil, refused(a.tool.Name, a.d)
 }
 
-// make makes a call that is allowed.
+// makeJudged makes a call that a run has had judged, some time ago. The catalogue refuses it when the tool has changed meanwhile.
+func (b *toolbox) makeJudged(ctx context.Context, j journal.JudgedCall, q abi.ToolCall) ([]byte, error) {
+	args, err := argsOf(q.Args)
+	switch {
+	case err != nil:
+		return nil, err
+	case agent.DigestOf(args) != j.Args:
+		return nil, agent.Errorf(agent.Denied, "the arguments of %s are not those that were judged", j.Tool)
+	case !b.granted(j.Tool):
+		return nil, agent.Errorf(agent.Denied, "the grant of the tool %s was taken back", j.Tool)
+	}
+	server, method, _ := agent.SplitTool(j.Tool)
+	return b.make(ctx, askedTool{agent.Tool{Name: j.Tool, Server: server, Method: method, Digest: j.Digest}, args, j.Decision})
+}
+
+// make makes a call that is allowed. What it leads to is judged by itself: the context says no more how this one was.
 func (b *toolbox) make(ctx context.Context, a askedTool) ([]byte, error) {
 	n, began := host.Number(ctx), time.Now()
 	o := &tools.CallOptions{For: b.callOf(n, a), Call: b.job.doorCall, Depth: b.job.depth, Progress: func(p tools.Progress) {

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
@@ -94,13 +96,13 @@ func newToolWorld(t testing.TB, policy string) *toolWorld {
 	}
 	w.tools = tools.New(w.store, &tools.Options{Openers: tools.Openers{agent.MCPStdio: w.shelf.open}})
 	t.Cleanup(func() { _ = w.tools.Close() })
-	w.Runtime = runtime.New(w.store, w.cells, &runtime.Options{Tools: w.tools})
+	w.Runtime = runtime.New(w.store, w.cells, &runtime.Options{Tools: w.tools, Grace: time.Second})
 	return w
 }
 
 // again is the world after its process has died.
 func (w *toolWorld) again() *toolWorld {
-	return &toolWorld{world: w.next(&runtime.Options{Tools: w.tools}), shelf: w.shelf, tools: w.tools}
+	return &toolWorld{world: w.next(&runtime.Options{Tools: w.tools, Grace: time.Second}), shelf: w.shelf, tools: w.tools}
 }
 
 func (w *toolWorld) code(text string) agent.Run {
@@ -339,5 +341,64 @@ func TestStartTool(t *testing.T) {
 	wantOutput(t, w.wait(run.ID), `{"did":"look"}`)
 	if _, _, err := w.StartTool(t.Context(), app, runtime.ToolRun{Tool: "fs.lok"}, store.Once{}); agent.KindOf(err) != agent.NotFound {
 		t.Errorf("a tool that is not there: %v", err)
+	}
+}
+
+// Mistakes are told before anything is done, and errors with the line and column of the script as its author wrote it.
+func TestCodePlaces(t *testing.T) {
+	w := newToolWorld(t, "")
+	w.start()
+	_, _, err := w.StartCode(t.Context(), app, runtime.CodeRun{Text: "await tools.fs.look({});\n  await tools.fs.lok({});\n"}, store.Once{})
+	if e := agent.AsError(err); kind(err) != "invalid" || e.Pos.Line != 2 || !strings.Contains(e.Msg+e.Hint, "look") {
+		t.Errorf("a tool that is not there: %v at %v", err, e.Pos)
+	}
+	for _, tt := range []struct {
+		text string
+		pos  agent.Pos
+	}{
+		{`const x = null; return x.y;`, agent.Pos{File: "main.ts", Line: 1, Column: 24}},
+		{"const x = null;\nreturn x.y;", agent.Pos{File: "main.ts", Line: 2, Column: 8}},
+		{"const x = ;", agent.Pos{File: "main.ts", Line: 1, Column: 11}},
+	} {
+		run, _, err := w.StartCode(t.Context(), app, runtime.CodeRun{Text: tt.text}, store.Once{})
+		pos := agent.Pos{}
+		if err != nil {
+			pos = agent.AsError(err).Pos
+		} else if run = w.wait(run.ID); run.Error != nil {
+			pos = run.Error.Pos
+			if !strings.Contains(run.Error.Stack, fmt.Sprintf("main.ts:%d:%d", tt.pos.Line, tt.pos.Column)) {
+				t.Errorf("%s: stack %s", tt.text, run.Error.Stack)
+			}
+		}
+		if pos != tt.pos {
+			t.Errorf("%s: at %v, want %v", tt.text, pos, tt.pos)
+		}
+	}
+	if n := len(w.shelf.made()); n != 0 {
+		t.Errorf("%d calls were made", n)
+	}
+}
+
+// What the call of a tool leads to is judged by itself, although it be of the same tool and the same arguments.
+func TestCodeCallWithinCall(t *testing.T) {
+	w := newToolWorld(t, "")
+	var again atomic.Pointer[string]
+	w.shelf.hold = func(ctx context.Context, method string, o *tools.CallOptions) error {
+		if method == "put" && again.Load() == nil {
+			_, err := o.Call(ctx, abi.CallTool, []byte(`{"tool":"fs.put","args":{"n":1}}`))
+			said := kind(err)
+			again.Store(&said)
+		}
+		return nil
+	}
+	w.start()
+	run := w.code(`return (await tools.fs.put({ n: 1 })).did;`)
+	w.answer(true, w.asks(1)[0])
+	wantOutput(t, w.wait(run.ID), "put")
+	if got := again.Load(); got == nil || *got != "denied" {
+		t.Errorf("a call within the call is not denied: %v", shown(got))
+	}
+	if n := len(w.shelf.made()); n != 1 {
+		t.Errorf("%d calls", n)
 	}
 }

@@ -317,8 +317,6 @@ func (x *execution) pendingLocked(n uint64, a *asked) bool {
 
 // addHandlers gives a run's door what is another's there.
 func (x *execution) addHandlers(handlers map[string]grant.Handler, auth *grant.Authority, j *job) {
-	x.tools = x.r.toolbox(j, auth, x.run.Tools)
-	x.tools.add(handlers)
 	handlers[abi.CallStart] = x.r.starts(auth, j.Agent, func(ctx context.Context, m *message) (*durable.Turn, error) {
 		n := host.Number(ctx)
 		m.Run, m.Call, m.Of = x.run.ID, n, childID(x.run.ID, n) // so it is begun once

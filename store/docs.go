@@ -164,7 +164,10 @@ func (s *Store) PutDoc(ctx context.Context, space Docs, app agent.App, name stri
 	}
 	var now int64
 	err = s.update(ctx, func(t *tx) error {
-		was, h, err := t.openDoc(d, rev)
+		was, h, err := t.openDoc(d)
+		if err == nil {
+			err = d.checkRev(was, rev)
+		}
 		if err != nil {
 			return err
 		}
@@ -178,26 +181,29 @@ func (s *Store) PutDoc(ctx context.Context, space Docs, app agent.App, name stri
 }
 
 // openDoc reads a document that is to be changed, whose ordinal is 0 when there is none, and the head of those it is counted with.
-func (t *tx) openDoc(d docAt, rev int64) (was row, h docHead, err error) {
+func (t *tx) openDoc(d docAt) (was row, h docHead, err error) {
 	if err = t.mustHaveApp(d.app); err != nil {
 		return was, h, err
 	}
 	if h, err = d.head(t, t.below.snapshot); err != nil {
 		return was, h, err
 	}
-	if was, _, err = lookup(t, d.key(), nil); err != nil {
-		return was, h, err
-	}
+	was, _, err = lookup(t, d.key(), nil)
+	return was, h, err
+}
+
+// checkRev returns an error unless the document, which was read by openDoc, has the revision that it must have.
+func (d docAt) checkRev(was row, rev int64) error {
 	noun := docSpaces[d.space].noun
 	switch {
 	case rev == AnyRev || rev == was.ord:
-		return was, h, nil
+		return nil
 	case rev == 0:
-		return was, h, agent.Errorf(agent.Exists, "%s %.200q is there already", noun, d.name)
+		return agent.Errorf(agent.Exists, "%s %.200q is there already", noun, d.name)
 	case was.ord == 0:
-		return was, h, agent.Errorf(agent.Conflict, "%s %.200q was deleted meanwhile", noun, d.name)
+		return agent.Errorf(agent.Conflict, "%s %.200q was deleted meanwhile", noun, d.name)
 	}
-	return was, h, &agent.Error{
+	return &agent.Error{
 		Kind: agent.Conflict, Msg: fmt.Sprintf("%s %.200q was changed meanwhile: it is at revision %d, and not %d", noun, d.name, was.ord, rev),
 		Hint: "read it again, and make the change to what it is now",
 	}
@@ -378,14 +384,14 @@ func (s *Store) DeleteDoc(ctx context.Context, space Docs, app agent.App, name s
 		return err
 	}
 	return s.update(ctx, func(t *tx) error {
-		was, h, err := t.openDoc(d, AnyRev)
-		switch {
-		case err != nil:
-			return err
-		case was.ord == 0:
-			return d.notFound()
-		case rev != AnyRev && rev != was.ord:
-			_, _, err = t.openDoc(d, rev)
+		was, h, err := t.openDoc(d)
+		if err == nil && was.ord == 0 {
+			err = d.notFound()
+		}
+		if err == nil {
+			err = d.checkRev(was, rev)
+		}
+		if err != nil {
 			return err
 		}
 		h.rev, h.count, h.bytes = h.rev+1, h.count-1, h.bytes-d.size(was)

@@ -65,7 +65,10 @@ func (s *Store) PutFile(ctx context.Context, f agent.File, rev int64, body io.Re
 			out.Rev = r.ord
 			return nil
 		}
-		was, h, err := t.openDoc(d, rev)
+		was, h, err := t.openDoc(d)
+		if err == nil {
+			err = d.checkRev(was, rev)
+		}
 		if err != nil {
 			return err
 		}
@@ -115,11 +118,11 @@ func (s *Store) putBlobFrom(r io.Reader) (agent.Digest, int64, error) {
 		return "", 0, err
 	}
 	d, n, err := s.blobs.PutFrom(r)
-	var e *agent.Error
+	_, told := errors.AsType[*agent.Error](err)
 	switch {
 	case err == nil:
 		return d, n, nil
-	case errors.As(err, &e), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case told, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "", 0, err
 	case errors.Is(err, syscall.ENOSPC):
 		return "", 0, dbError(fmt.Errorf("%w: %w", kv.ErrFull, err))

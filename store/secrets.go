@@ -38,8 +38,8 @@ func (s Secret) has(version int) bool {
 	return slices.ContainsFunc(s.Versions, func(v agent.SecretVersion) bool { return v.Version == version })
 }
 
-// ownSecret begins the names of secrets that the vault keeps for the server itself; no person's can begin so.
-const ownSecret = "own:"
+// OwnSecret begins the names of secrets that the vault keeps for the server itself; no person's can begin so.
+const OwnSecret = "own:"
 
 // SaveSecret stores sec, which was read at revision sec.Rev, or is new when that is 0, and the sealed values of versions
 // that are new or were sealed anew. Values of versions that sec no longer lists are deleted. It is a Conflict error when the
@@ -48,7 +48,7 @@ func (s *Store) SaveSecret(ctx context.Context, sec Secret, sealed map[int][]byt
 	if err := checkApp(sec.App); err != nil {
 		return Secret{}, err
 	}
-	if !strings.HasPrefix(sec.Name, ownSecret) {
+	if !strings.HasPrefix(sec.Name, OwnSecret) {
 		if err := agent.CheckName("secret", sec.Name); err != nil {
 			return Secret{}, err
 		}

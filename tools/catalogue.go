@@ -103,7 +103,7 @@ func (c *Catalogue) Tools(ctx context.Context, app agent.App) ([]agent.Tool, err
 
 // all is Tools, and a text that is another when the list is.
 func (c *Catalogue) all(ctx context.Context, app agent.App) ([]agent.Tool, string, error) {
-	records, err := c.records(ctx, app)
+	records, err := c.Servers(ctx, app)
 	if err != nil {
 		return nil, "", err
 	}
@@ -113,11 +113,15 @@ func (c *Catalogue) all(ctx context.Context, app agent.App) ([]agent.Tool, strin
 	group.SetLimit(64)
 	for i, s := range records {
 		group.Go(func() error {
-			list, gen, err := c.listed(ctx, s)
+			e, err := c.entry(s)
+			if err != nil {
+				return ctx.Err()
+			}
+			list, gen, err := e.listed(ctx, s)
 			if err != nil {
 				return ctx.Err() // a server that fails says so in its status
 			}
-			lists[i], prints[i] = list, fmt.Sprintf("%s:%d:%d", s.Name, s.Rev, gen)
+			lists[i], prints[i] = list, fmt.Sprintf("%s:%v:%d", s.Name, editionOf(s), gen)
 			return nil
 		})
 	}
@@ -129,16 +133,23 @@ func (c *Catalogue) all(ctx context.Context, app agent.App) ([]agent.Tool, strin
 	return whole, strings.Join(prints, " "), nil
 }
 
-// listed is the tools of one server, graded and sorted, and the number of its list.
-func (c *Catalogue) listed(ctx context.Context, s agent.ToolServer) ([]agent.Tool, int, error) {
-	e, err := c.entry(s)
+// at returns the record of a server, and its entry.
+func (c *Catalogue) at(ctx context.Context, app agent.App, server string) (agent.ToolServer, *entry, error) {
+	s, err := c.Server(ctx, app, server)
 	if err != nil {
-		return nil, 0, err
+		return s, nil, err
 	}
+	e, err := c.entry(s)
+	return s, e, err
+}
+
+// listed is the tools of the server, graded by its record and sorted, and the number of its list.
+func (e *entry) listed(ctx context.Context, s agent.ToolServer) ([]agent.Tool, int, error) {
 	if err := e.list(ctx); err != nil {
 		return nil, 0, err
 	}
-	if s, err = c.pinFirst(ctx, s, e); err != nil {
+	s, err := e.c.pinFirst(ctx, s, e)
+	if err != nil {
 		return nil, 0, err
 	}
 	list, gen := e.tools(s)
@@ -167,17 +178,21 @@ func (c *Catalogue) Resolve(ctx context.Context, app agent.App, name string) (ag
 
 // find finds a tool by its own name.
 func (c *Catalogue) find(ctx context.Context, app agent.App, server, method string) (agent.Tool, error) {
-	s, err := c.record(ctx, app, server)
+	s, e, err := c.at(ctx, app, server)
 	if err != nil {
 		return agent.Tool{}, err
 	}
-	list, _, err := c.listed(ctx, s)
+	return e.find(ctx, s, method)
+}
+
+func (e *entry) find(ctx context.Context, s agent.ToolServer, method string) (agent.Tool, error) {
+	list, _, err := e.listed(ctx, s)
 	if err != nil {
 		return agent.Tool{}, err
 	}
 	i, found := slices.BinarySearchFunc(list, method, func(t agent.Tool, m string) int { return strings.Compare(t.Method, m) })
 	if !found {
-		return agent.Tool{}, agent.Errorf(agent.NotFound, "there is no tool %q", agent.ToolName(server, method))
+		return agent.Tool{}, agent.Errorf(agent.NotFound, "there is no tool %q", agent.ToolName(s.Name, method))
 	}
 	return list[i], nil
 }
@@ -186,7 +201,7 @@ func (c *Catalogue) find(ctx context.Context, app agent.App, server, method stri
 func (c *Catalogue) noTool(ctx context.Context, app agent.App, name string, near []string) error {
 	e := &agent.Error{Kind: agent.NotFound, Msg: fmt.Sprintf("there is no tool %.200q", name)}
 	server, _, _ := agent.SplitTool(name)
-	if s, err := c.record(ctx, app, server); err == nil {
+	if s, err := c.Server(ctx, app, server); err == nil {
 		if st := c.statusOf(s); st.State == agent.ServerFailed || st.State == agent.ServerNeedsAuth {
 			e.Msg += fmt.Sprintf("; its server %s is %s: %s", server, st.State, st.Error)
 			e.Hint = st.Hint
@@ -209,11 +224,11 @@ func (c *Catalogue) Call(ctx context.Context, t agent.Tool, o *CallOptions, args
 		o = &CallOptions{}
 	}
 	app := o.For.App
-	s, err := c.record(ctx, app, t.Server)
+	s, e, err := c.at(ctx, app, t.Server)
 	if err != nil {
 		return agent.ToolResult{}, MarkUnsent(err)
 	}
-	now, err := c.find(ctx, app, t.Server, t.Method)
+	now, err := e.find(ctx, s, t.Method)
 	if err != nil {
 		return agent.ToolResult{}, MarkUnsent(err)
 	}
@@ -221,10 +236,6 @@ func (c *Catalogue) Call(ctx context.Context, t agent.Tool, o *CallOptions, args
 		return agent.ToolResult{}, MarkUnsent(&agent.Error{
 			Kind: agent.Conflict, Msg: fmt.Sprintf("the tool %s has changed since the call was judged, and was not called", t.Name), Hint: "call it again: that is judged anew",
 		})
-	}
-	e, err := c.entry(s)
-	if err != nil {
-		return agent.ToolResult{}, MarkUnsent(err)
 	}
 	began := time.Now()
 	res, err := e.call(ctx, s, now, o, args)
@@ -248,13 +259,13 @@ func (e *entry) call(ctx context.Context, s agent.ToolServer, t agent.Tool, o *C
 	}
 	defer done()
 	late := agent.Errorf(agent.Unavailable, "%s has not answered within %s", t.Name, timeout(s))
-	ctx, w := within(ctx, timeout(s), late)
-	defer w.stop()
+	ctx, clock := Within(ctx, timeout(s), late)
+	defer clock.Stop()
 	opts := *o
 	if ask := o.Elicit; ask != nil { // the time that a person takes is not the server's
 		opts.Elicit = func(ctx context.Context, q agent.Question) (agent.ApprovalAnswer, error) {
-			w.pause()
-			defer w.resume()
+			clock.Pause()
+			defer clock.Resume()
 			return ask(ctx, q)
 		}
 	}

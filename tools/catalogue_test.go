@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/memkv"
@@ -358,4 +359,94 @@ func TestCall(t *testing.T) {
 		}
 		r.Close()
 	})
+}
+
+// once is a source that cannot be called when it is closed.
+type once struct {
+	fake
+	ended atomic.Bool
+}
+
+func (s *once) Call(context.Context, string, json.RawMessage, *CallOptions) (agent.ToolResult, error) {
+	if s.ended.Load() {
+		return agent.ToolResult{}, agent.Errorf(agent.Internal, "the source was closed")
+	}
+	return agent.ToolResult{Value: json.RawMessage("1")}, nil
+}
+
+func (s *once) Close() error {
+	s.ended.Store(true)
+	return nil
+}
+
+// TestRest has sources closed for being idle while calls begin, which are to get one that is open.
+func TestRest(t *testing.T) {
+	r := newRig(t, Options{Idle: time.Nanosecond})
+	r.opts.Openers[agent.BuiltIn] = func(context.Context, agent.ToolServer, func()) (Source, error) {
+		return &once{fake: fake{offers: []Offer{offerOf("a", nil)}}}, nil
+	}
+	r.opts.BuiltIns = []string{"s"}
+	tool := agent.Tool{Name: "s.a", Server: "s", Method: "a"}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 2000 {
+				if _, err := r.Call(t.Context(), tool, &CallOptions{For: agent.ToolCall{App: agent.DefaultApp}}, []byte("{}")); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestAppMadeAnew has an app deleted and made anew, whose documents begin at the same revisions: nothing of the former one holds.
+func TestAppMadeAnew(t *testing.T) {
+	r := newRig(t, Options{})
+	const app agent.App = "shop"
+	r.fakes["s"] = &fake{offers: []Offer{offerOf("a", nil)}}
+	made := func(rules string, e agent.Effect) (agent.Decision, agent.Effect, agent.Effect) {
+		t.Helper()
+		if _, _, err := r.store.CreateApp(t.Context(), agent.AppInfo{Name: app, Weight: 1}, store.Once{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.store.PutDoc(t.Context(), store.Policies, app, PolicyName, 0, PolicyText{Text: rules}); err != nil {
+			t.Fatal(err)
+		}
+		s := agent.ToolServer{App: app, Name: "s", Kind: agent.MCPStdio, Command: []string{"run", "s"}, Effects: map[string]agent.Effect{"a": e}}
+		if _, err := r.Add(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the first pins
+			if _, err := r.Describe(t.Context(), app, abi.ToolQuery{}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tool, err := r.Resolve(t.Context(), app, "s.a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := r.indexOf(t.Context(), app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := r.Judge(t.Context(), tool, agent.ToolCall{App: app, Agent: "bot", Tool: "s.a", Args: json.RawMessage("{}")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d, tool.Effect, x.list[0].Effect
+	}
+	if d, now, listed := made("rules:\n  - allow s.*\n", agent.Read); d.Verdict != agent.Allow || now != agent.Read || listed != agent.Read {
+		t.Error(d.Verdict, now, listed)
+	}
+	if err := r.store.DeleteApp(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.DropDocs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d, now, listed := made("rules:\n  - deny s.*\n", agent.Execute); d.Verdict != agent.Deny || now != agent.Execute || listed != agent.Execute {
+		t.Error(d.Verdict, now, listed)
+	}
 }

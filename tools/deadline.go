@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// watch ends a context after a time, of which pauses do not count.
-type watch struct {
+// Clock is the time that a call has, which stands still while a person is asked. It is safe for concurrent use.
+type Clock struct {
 	cancel context.CancelCauseFunc
-	late   error
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -18,34 +17,36 @@ type watch struct {
 	paused int
 }
 
-// within returns a context that ends with late after d.
-func within(ctx context.Context, d time.Duration, late error) (context.Context, *watch) {
+// Within returns a context that ends with late once d has gone by on its clock. Stop the clock: that ends the context, too.
+func Within(ctx context.Context, d time.Duration, late error) (context.Context, *Clock) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{cancel: cancel, late: late, left: d, since: time.Now()}
-	w.timer = time.AfterFunc(d, func() { cancel(late) })
-	return ctx, w
+	return ctx, &Clock{cancel: cancel, left: d, since: time.Now(), timer: time.AfterFunc(d, func() { cancel(late) })}
 }
 
-func (w *watch) pause() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.paused++; w.paused == 1 && w.timer.Stop() {
-		w.left -= time.Since(w.since)
+// Pause stops the clock until Resume was called as often.
+func (c *Clock) Pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused++; c.paused == 1 && c.timer.Stop() {
+		c.left -= time.Since(c.since)
 	}
 }
 
-func (w *watch) resume() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.paused--; w.paused == 0 {
-		w.since = time.Now()
-		w.timer.Reset(max(w.left, 0))
+// Resume goes on after a Pause.
+func (c *Clock) Resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused--; c.paused == 0 {
+		c.since = time.Now()
+		c.timer.Reset(max(c.left, 0))
 	}
 }
 
-func (w *watch) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer.Stop()
-	w.cancel(nil)
+// Stop stops the clock for good.
+func (c *Clock) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer.Stop()
+	c.paused++ // no Resume starts it again
+	c.cancel(nil)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ type entry struct {
 	opening chan struct{} // holds one while the source is being opened
 	listing *listing      // under way
 	offers  []offer       // sorted by method
+	said    []Offer       // what they were made of, when the source is asked each time
 	gen     int           // of offers
 	fresh   bool          // whether offers are what the source would say
 	failed  error         // the last list
@@ -52,10 +54,18 @@ type entry struct {
 	gate    *semaphore.Weighted
 	wide    int64
 
-	graded []agent.Tool // of offers, by the record of that revision
-	rev    int64
-	ofGen  int
+	graded   []agent.Tool // of offers, by the record of that edition
+	gradedBy edition
+	ofGen    int
 }
+
+// edition tells states of a record from each other, also those of an app from those of one of its name that was deleted, whose revisions begin again.
+type edition struct {
+	rev     int64
+	created int64 // in nanoseconds
+}
+
+func editionOf(s agent.ToolServer) edition { return edition{s.Rev, s.Created.UnixNano()} }
 
 // offer is an Offer with the digest of all that it says.
 type offer struct {
@@ -122,29 +132,38 @@ func (e *entry) use(ctx context.Context) (Source, func(), error) {
 	}
 	defer func() { <-e.opening }()
 	e.mu.Lock()
-	src, closed := e.src, e.closed
-	e.mu.Unlock()
-	if closed {
-		return nil, nil, agent.Errorf(agent.Unavailable, "the server of tools %s was changed or stopped meanwhile: try again", e.record.Name)
-	}
-	if src == nil {
-		open := e.c.opts.Openers[e.record.Kind]
-		if open == nil {
-			return nil, nil, agent.Errorf(agent.Unavailable, "servers of tools of kind %s are not supported by this server", e.record.Kind)
-		}
-		var err error
-		if src, err = open(ctx, e.record, e.changed); err != nil {
-			return nil, nil, err
-		}
-	}
-	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.src = src
-	e.using++
+	if e.closed {
+		return nil, nil, e.gone()
+	}
+	e.using++ // from here on it is not closed for being idle
 	if e.idle != nil {
 		e.idle.Stop()
 	}
-	return src, e.unuse, nil
+	if e.src == nil {
+		src, err := e.open(ctx)
+		if err != nil {
+			e.using--
+			return nil, nil, err
+		}
+		e.src = src
+	}
+	return e.src, e.unuse, nil
+}
+
+// open opens the source. e.mu is held, and let go of meanwhile.
+func (e *entry) open(ctx context.Context) (Source, error) {
+	open := e.c.opts.Openers[e.record.Kind]
+	if open == nil {
+		return nil, agent.Errorf(agent.Unavailable, "servers of tools of kind %s are not supported by this server", e.record.Kind)
+	}
+	e.mu.Unlock()
+	defer e.mu.Lock()
+	return open(ctx, e.record, e.changed)
+}
+
+func (e *entry) gone() error {
+	return agent.Errorf(agent.Unavailable, "the server of tools %s was changed or stopped meanwhile: try again", e.record.Name)
 }
 
 func (e *entry) unuse() {
@@ -221,7 +240,7 @@ func (e *entry) ask() (*listing, error) {
 	defer e.mu.Unlock()
 	switch {
 	case e.closed || e.c.closed:
-		return nil, agent.Errorf(agent.Unavailable, "the server of tools %s was changed or stopped meanwhile: try again", e.record.Name)
+		return nil, e.gone()
 	case e.listing != nil:
 		return e.listing, nil
 	case e.fresh && !e.volatile():
@@ -243,6 +262,9 @@ func (e *entry) ask() (*listing, error) {
 		defer e.mu.Unlock()
 		e.listing, l.err = nil, err
 		e.failed, e.at = err, time.Now()
+		if err != nil && !e.closed && (agent.KindOf(err) == agent.Internal || errors.Is(err, context.Canceled)) { // which a status does not say
+			e.c.opts.Log.Warn("tools: a list failed", "app", e.record.App, "server", e.record.Name, "error", err)
+		}
 		if err == nil {
 			if !slices.EqualFunc(e.offers, offers, func(a, b offer) bool { return a.Method == b.Method && a.digest == b.digest }) || e.gen == 0 {
 				e.gen++
@@ -264,6 +286,15 @@ func (e *entry) read(ctx context.Context) ([]offer, []string, error) {
 	raw, err := src.Tools(ctx)
 	if err != nil {
 		return nil, nil, err
+	}
+	if e.volatile() {
+		e.mu.Lock()
+		offers, notes, same := e.offers, e.notes, reflect.DeepEqual(raw, e.said)
+		e.said = raw
+		e.mu.Unlock()
+		if same {
+			return offers, notes, nil
+		}
 	}
 	var notes []string
 	note := func(format string, args ...any) {
@@ -350,13 +381,13 @@ func offered(o Offer) (offer, error) {
 func (e *entry) tools(s agent.ToolServer) ([]agent.Tool, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.graded == nil || e.rev != s.Rev || e.ofGen != e.gen {
-		e.graded, e.rev, e.ofGen = gradeAll(s, e.offers), s.Rev, e.gen
+	if by := editionOf(s); e.graded == nil || e.gradedBy != by || e.ofGen != e.gen {
+		e.graded, e.gradedBy, e.ofGen = gradeAll(s, e.offers), by, e.gen
 	}
 	return e.graded, e.gen
 }
 
-// digests are those of the list by method, and of it as a whole.
+// digests are those of the list, by method.
 func (e *entry) digests() map[string]agent.Digest {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -429,9 +460,6 @@ func (e *entry) status() agent.ToolStatus {
 		}
 		if st.Retry.IsZero() {
 			st.Retry = at.Add(e.c.opts.Hold)
-		}
-		if known.Kind == agent.Internal || errors.Is(failed, context.Canceled) {
-			e.c.opts.Log.Warn("tools: a list failed", "app", e.record.App, "server", e.record.Name, "error", failed)
 		}
 	}
 	return st

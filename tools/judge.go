@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,9 +20,10 @@ type PolicyText struct {
 	Text string `json:"text"`
 }
 
-// policyOf is a policy that was parsed, of the document's revision; 0 is of no document.
+// policyOf is a policy that was parsed, of a document; empty is of none. Its revision would not tell: those of an app that is made anew under the name of
+// one that was deleted begin again.
 type policyOf struct {
-	rev    int64
+	raw    json.RawMessage
 	parsed *policy.Policy
 }
 
@@ -38,7 +40,7 @@ func (c *Catalogue) Policy(ctx context.Context, app agent.App) (*policy.Policy, 
 	c.mu.Lock()
 	kept, ok := c.policies[app]
 	c.mu.Unlock()
-	if ok && kept.rev == rev {
+	if ok && bytes.Equal(kept.raw, raw) {
 		return kept.parsed, rev, nil
 	}
 	p := policy.Default()
@@ -56,7 +58,7 @@ func (c *Catalogue) Policy(ctx context.Context, app agent.App) (*policy.Policy, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.policies[app] = policyOf{rev, p}
+	c.policies[app] = policyOf{raw, p}
 	return p, rev, nil
 }
 
@@ -141,7 +143,7 @@ func (c *Catalogue) allowed(ctx context.Context, by *policy.Policy, d agent.Deci
 	}
 	for {
 		var fits []found
-		err := c.allowances(ctx, call.App, call.Agent, func(name string, a agent.Allowance) {
+		err := c.allowances(ctx, call.App, call.Agent+"/", func(name string, a agent.Allowance) {
 			if covers(by, a, d, t, call) {
 				fits = append(fits, found{a, name})
 			}
@@ -190,11 +192,11 @@ func covers(by *policy.Policy, a agent.Allowance, d agent.Decision, t agent.Tool
 	return err == nil && p.MatchCall(by, policy.Call{Agent: call.Agent, Tool: t, Args: call.Args})
 }
 
-// allowances calls each for those of an agent.
-func (c *Catalogue) allowances(ctx context.Context, app agent.App, name string, each func(name string, a agent.Allowance)) error {
+// allowances calls each for those whose names, AGENT/ID, begin so.
+func (c *Catalogue) allowances(ctx context.Context, app agent.App, prefix string, each func(name string, a agent.Allowance)) error {
 	page := agent.Page{Limit: agent.MaxPage}
 	for {
-		next, err := c.store.Docs(ctx, store.Allowances, app, name+"/", page, func(name string, rev int64, data []byte) error {
+		next, err := c.store.Docs(ctx, store.Allowances, app, prefix, page, func(name string, rev int64, data []byte) error {
 			var a agent.Allowance
 			if err := json.Unmarshal(data, &a); err != nil {
 				return agent.Wrap(agent.Internal, err, "a standing answer cannot be read")
@@ -225,7 +227,7 @@ func (c *Catalogue) Allow(ctx context.Context, a agent.Allowance) (agent.Allowan
 	}
 	over := map[string]int64{}
 	count, at := 0, now()
-	if err := c.allowances(ctx, a.App, a.Agent, func(name string, old agent.Allowance) {
+	if err := c.allowances(ctx, a.App, a.Agent+"/", func(name string, old agent.Allowance) {
 		if count++; !old.Until.IsZero() && !at.Before(old.Until) {
 			over[name] = old.Rev
 		}
@@ -253,30 +255,19 @@ func (c *Catalogue) Allow(ctx context.Context, a agent.Allowance) (agent.Allowan
 
 // Allowances lists an agent's standing answers, oldest first; those of all agents when it is "".
 func (c *Catalogue) Allowances(ctx context.Context, app agent.App, name string) ([]agent.Allowance, error) {
-	out := []agent.Allowance{}
-	prefix, page := "", agent.Page{Limit: agent.MaxPage}
+	out, prefix := []agent.Allowance{}, ""
 	if name != "" {
 		prefix = name + "/"
 	}
-	for {
-		next, err := c.store.Docs(ctx, store.Allowances, app, prefix, page, func(_ string, rev int64, data []byte) error {
-			var a agent.Allowance
-			if err := json.Unmarshal(data, &a); err != nil {
-				return agent.Wrap(agent.Internal, err, "a standing answer cannot be read")
-			}
-			a.Rev = rev
-			if a.Until.IsZero() || now().Before(a.Until) {
-				out = append(out, a)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	err := c.allowances(ctx, app, prefix, func(_ string, a agent.Allowance) {
+		if a.Until.IsZero() || now().Before(a.Until) {
+			out = append(out, a)
 		}
-		if page.After = next; next == "" {
-			return out, nil
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	return out, nil
 }
 
 // Disallow takes a standing answer back.

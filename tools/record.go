@@ -14,8 +14,8 @@ import (
 
 func now() time.Time { return time.Now().UTC() }
 
-// records lists an app's servers, by name: those that there are records of, and the built-in ones.
-func (c *Catalogue) records(ctx context.Context, app agent.App) ([]agent.ToolServer, error) {
+// Servers lists an app's servers, by name: those that there are records of, and the built-in ones.
+func (c *Catalogue) Servers(ctx context.Context, app agent.App) ([]agent.ToolServer, error) {
 	var out []agent.ToolServer
 	page := agent.Page{Limit: agent.MaxPage}
 	for {
@@ -53,8 +53,8 @@ func decodeRecord(app agent.App, name string, rev int64, data []byte) (agent.Too
 	return s, nil
 }
 
-// record returns the record of a server, a built-in one's too.
-func (c *Catalogue) record(ctx context.Context, app agent.App, name string) (agent.ToolServer, error) {
+// Server returns the record of a server, a built-in one's too.
+func (c *Catalogue) Server(ctx context.Context, app agent.App, name string) (agent.ToolServer, error) {
 	s, err := c.stored(ctx, app, name)
 	if agent.KindOf(err) == agent.NotFound && slices.Contains(c.opts.BuiltIns, name) {
 		return builtIn(app, name), nil
@@ -78,16 +78,6 @@ func (c *Catalogue) stored(ctx context.Context, app agent.App, name string) (age
 		return agent.ToolServer{}, err
 	}
 	return decodeRecord(app, name, rev, raw)
-}
-
-// Server returns the record of a server.
-func (c *Catalogue) Server(ctx context.Context, app agent.App, name string) (agent.ToolServer, error) {
-	return c.record(ctx, app, name)
-}
-
-// Servers lists an app's servers, by name, the built-in ones among them.
-func (c *Catalogue) Servers(ctx context.Context, app agent.App) ([]agent.ToolServer, error) {
-	return c.records(ctx, app)
 }
 
 // Add stores the record of a new server. It starts nothing; Refresh does. A name that is taken is an Exists error.
@@ -136,7 +126,7 @@ func (c *Catalogue) Remove(ctx context.Context, app agent.App, name string) erro
 
 // Status is how a server stands. It starts nothing.
 func (c *Catalogue) Status(ctx context.Context, app agent.App, name string) (agent.ToolStatus, error) {
-	s, err := c.record(ctx, app, name)
+	s, err := c.Server(ctx, app, name)
 	if err != nil {
 		return agent.ToolStatus{}, err
 	}
@@ -153,16 +143,12 @@ func (c *Catalogue) statusOf(s agent.ToolServer) agent.ToolStatus {
 
 // Refresh asks a server anew for what it has: one that is started anew for it, unless calls of it are under way. What fails is in the status.
 func (c *Catalogue) Refresh(ctx context.Context, app agent.App, name string) (agent.ToolStatus, error) {
-	s, err := c.record(ctx, app, name)
-	if err != nil {
-		return agent.ToolStatus{}, err
-	}
-	e, err := c.entry(s)
+	s, e, err := c.at(ctx, app, name)
 	if err != nil {
 		return agent.ToolStatus{}, err
 	}
 	e.refresh()
-	_, _, err = c.listed(ctx, s)
+	_, _, err = e.listed(ctx, s)
 	if err != nil && ctx.Err() != nil {
 		return agent.ToolStatus{}, err
 	}
@@ -198,11 +184,11 @@ func (c *Catalogue) Pin(ctx context.Context, app agent.App, names []string) ([]a
 			whole = append(whole, n)
 			continue
 		}
-		s, err := c.record(ctx, app, server)
+		s, e, err := c.at(ctx, app, server)
 		if err != nil {
 			return nil, err
 		}
-		list, _, err := c.listed(ctx, s)
+		list, _, err := e.listed(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -280,11 +266,7 @@ func (c *Catalogue) Detail(ctx context.Context, app agent.App, name string) (Det
 	if x, err := c.indexOf(ctx, app); err == nil {
 		d.Path = x.names.Path(t.Name)
 	}
-	s, err := c.record(ctx, app, t.Server)
-	if err != nil {
-		return Detail{}, err
-	}
-	e, err := c.entry(s)
+	_, e, err := c.at(ctx, app, t.Server)
 	if err != nil {
 		return Detail{}, err
 	}

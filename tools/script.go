@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -9,24 +10,13 @@ import (
 	"github.com/skep-dev/skep/tools/policy"
 )
 
-// Finding is something that is wrong with a script.
-type Finding struct {
-	Pos           agent.Pos
-	Message, Hint string
-	Fatal         bool
-}
-
-// WrapScript makes a script of code mode a module whose default export is called.
-func WrapScript(text string) string { return code.Wrap(text) }
-
-// CheckScript looks for calls of tools in a script that cannot be right: js is the bundled script, at finds places in the author's own.
-func (c *Catalogue) CheckScript(list []agent.Tool, js []byte, at func(line, column int) (agent.Pos, bool)) []Finding {
-	found := code.Check(js, at, list, code.NewNames(list))
-	out := make([]Finding, len(found))
-	for i, f := range found {
-		out[i] = Finding(f)
+// CheckScript looks for calls of an app's tools in a script that cannot be right: js is the bundled script, at finds places in the author's own.
+func (c *Catalogue) CheckScript(ctx context.Context, app agent.App, js []byte, at func(line, column int) (agent.Pos, bool)) ([]code.Finding, error) {
+	x, err := c.indexOf(ctx, app)
+	if err != nil {
+		return nil, err
 	}
-	return out
+	return code.Check(js, at, x.list, x.names), nil
 }
 
 // CheckAnswer returns an Invalid error that says what is wrong with the answer to a question of a tool's server.

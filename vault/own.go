@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/store"
 )
 
 // ownPrefix begins the names of values that Skep keeps for itself, such as tokens that servers of tools have given it. No secret of a person can be
 // called so (agent.CheckName), and so no grant, record or placeholder can name one; lists leave them out.
-const ownPrefix = "own:"
+const ownPrefix = store.OwnSecret
 
 func own(name string) bool { return strings.HasPrefix(name, ownPrefix) }
 

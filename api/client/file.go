@@ -4,14 +4,13 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/skep-dev/skep/agent"
 )
 
 func filePath(session agent.SessionID, file string) string {
-	return path("sessions", string(session), "files") + "/" + url.PathEscape(file)
+	return path("sessions", string(session), "files", file)
 }
 
 // Files lists the files of a session whose paths begin with prefix, in the order of paths.

@@ -14,6 +14,7 @@ type ToolAuthorization struct {
 	Expires    time.Time `json:"expires,omitzero"`
 }
 
+// authorizePath says with mine in the query whose authorization is meant; one that begins says it in its body.
 func authorizePath(server string, mine bool) string {
 	q := query{}
 	if mine {
@@ -24,12 +25,12 @@ func authorizePath(server string, mine bool) string {
 
 // AuthorizeTools begins to authorize Skep with a server: for all of the app, or with mine for what this token starts. A person is to open the URL.
 func (c *Client) AuthorizeTools(ctx context.Context, server string, mine bool) (out ToolAuthorization, err error) {
-	return out, c.do(ctx, "POST", path("tools", "servers", server, "authorize"), nil, map[string]bool{"mine": mine}, &out)
+	return out, c.do(ctx, "POST", authorizePath(server, false), nil, map[string]bool{"mine": mine}, &out)
 }
 
 // ToolAuthorization says whether Skep is authorized.
-func (c *Client) ToolAuthorization(ctx context.Context, server string, mine bool) (out ToolAuthorization, err error) {
-	return out, c.do(ctx, "GET", authorizePath(server, mine), nil, nil, &out)
+func (c *Client) ToolAuthorization(ctx context.Context, server string, mine bool) (ToolAuthorization, error) {
+	return get[ToolAuthorization](ctx, c, authorizePath(server, mine))
 }
 
 // ForgetToolAuthorization deletes what Skep was given.

@@ -114,7 +114,7 @@ type CodeResult struct {
 	Calls   []agent.ToolUse  `json:"calls,omitempty"`
 	Asks    []agent.Approval `json:"approvals,omitempty"`
 	More    int              `json:"more,omitempty"`
-	Notice  string           `json:"notice,omitempty"`
+	Reply   json.RawMessage  `json:"reply,omitempty"` // with Tokens: all that a model is to know, in place of what is above
 }
 
 // RunCode runs code. Of code without tools nothing is kept.

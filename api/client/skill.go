@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/url"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -31,7 +30,7 @@ func (c *Client) Skill(ctx context.Context, name string) (agent.Skill, error) {
 
 // SkillFile returns a file of a skill and its media type.
 func (c *Client) SkillFile(ctx context.Context, name, file string) (body []byte, mediaType string, err error) {
-	res, err := c.send(ctx, http.MethodGet, path("skills", name, "files")+"/"+url.PathEscape(file), nil, nil)
+	res, err := c.send(ctx, http.MethodGet, path("skills", name, "files", file), nil, nil)
 	if err != nil {
 		return nil, "", err
 	}

@@ -28,23 +28,8 @@ type NewToolServer struct {
 	Concurrency int               `json:"concurrency,omitempty"`
 }
 
-// ToolServerPatch changes the fields that are set. Lists and maps are replaced as a whole.
-type ToolServerPatch struct {
-	Description *string            `json:"description,omitempty"`
-	Command     *[]string          `json:"command,omitempty"`
-	Env         *map[string]string `json:"env,omitempty"`
-	Dir         *string            `json:"dir,omitempty"`
-	URL         *string            `json:"url,omitempty"`
-	Header      *map[string]string `json:"header,omitempty"`
-	Private     *bool              `json:"private,omitempty"`
-	OAuth       *agent.ToolOAuth   `json:"oauth,omitempty"`
-	Document    *string            `json:"document,omitempty"`
-	Agent       *string            `json:"agent,omitempty"`
-	Trusted     *bool              `json:"trusted,omitempty"`
-	Only        *[]string          `json:"only,omitempty"`
-	Timeout     *time.Duration     `json:"timeout,omitempty"`
-	Concurrency *int               `json:"concurrency,omitempty"`
-}
+// ToolServerPatch changes the fields that are set.
+type ToolServerPatch = agent.ToolServerPatch
 
 // ToolServer is a server of tools and how it stands.
 type ToolServer struct {

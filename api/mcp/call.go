@@ -33,7 +33,7 @@ func (d *door) runs(start func(context.Context, json.RawMessage) (agent.Run, err
 		if err != nil {
 			return nil, err
 		}
-		f := &follower{door: d, req: req, carried: d.carriedBy(req, args)}
+		f := &follower{door: d, req: req, carried: d.carry(req.Extra, "tools/call "+req.Params.Name, args)}
 		if req.Params.RequestState != "" {
 			if f.carried, err = d.h.seal.open(req.Params.RequestState, f.carried); err != nil {
 				return nil, err
@@ -52,9 +52,13 @@ func (d *door) runs(start func(context.Context, json.RawMessage) (agent.Run, err
 	}
 }
 
-// carriedBy is what a state of this call says.
-func (d *door) carriedBy(req *sdk.CallToolRequest, args []byte) carried {
-	return carried{Who: callerOf(req.Extra).Token.ID, Door: d.key.String(), What: "tools/call " + req.Params.Name, Args: digest(args)}
+// carry is what a state of a request says: what is its method and what that is about, args are nil when it has none.
+func (d *door) carry(extra *sdk.RequestExtra, what string, args []byte) carried {
+	c := carried{Who: callerOf(extra).Token.ID, Door: d.key.String(), What: what}
+	if args != nil {
+		c.Args = digest(args)
+	}
+	return c
 }
 
 // digest is the same for the same JSON value, however it is written.

@@ -2,9 +2,7 @@ package mcp
 
 import (
 	"context"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -78,5 +76,3 @@ func rpcError(err error) error {
 	}
 	return &jsonrpc.Error{Code: code, Message: msg}
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ type follower struct {
 	progress float64
 	waiting  time.Time         // since when the run waits for a person; zero while it does not
 	watch    func(agent.Event) // sees each event; may be nil
-	answers  chan elicited     // of a person whom an old client asks
+	answers  chan elicited     // of a person whom an old client asks; nil while nobody is asked
 	logs     strings.Builder   // what the code has printed
 	unshown  int               // lines that are not in logs
 	open     []agent.Approval  // questions that nobody has answered
@@ -156,13 +157,8 @@ func (f *follower) printed() string {
 }
 
 func (f *follower) answered(id agent.ApprovalID) {
-	left := f.open[:0]
-	for _, a := range f.open {
-		if a.ID != id {
-			left = append(left, a)
-		}
-	}
-	if f.open = left; len(left) == 0 {
+	f.open = slices.DeleteFunc(f.open, func(a agent.Approval) bool { return a.ID == id })
+	if len(f.open) == 0 {
 		f.waiting = time.Time{}
 	}
 }
@@ -250,13 +246,8 @@ func (f *follower) left(ctx context.Context) *sdk.CallToolResult {
 
 // person sees to what the run asks of a person. It returns a result when the call ends with it.
 func (f *follower) person(ctx context.Context) *sdk.CallToolResult {
-	select {
-	case e := <-f.answers:
-		f.answers = nil
-		if e.err == nil && e.res.Action == "decline" {
-			return f.giveUp(ctx)
-		}
-	default:
+	if f.declined() {
+		return f.giveUp(ctx)
 	}
 	if len(f.open) == 0 {
 		return nil
@@ -273,6 +264,20 @@ func (f *follower) person(ctx context.Context) *sdk.CallToolResult {
 	}
 	f.say(ctx, fmt.Sprintf("waiting for a person to answer %s (skep approvals)", f.open[0].ID))
 	return nil
+}
+
+// declined takes the answers that have come, and reports whether one of them says no.
+func (f *follower) declined() bool {
+	for {
+		select {
+		case e := <-f.answers:
+			if e.err == nil && e.res.Action == "decline" {
+				return true
+			}
+		default:
+			return false
+		}
+	}
 }
 
 // urlElicits reports whether the client can have its person open a link.
@@ -306,12 +311,11 @@ func (f *follower) elicit(ctx context.Context) *sdk.CallToolResult {
 		return &sdk.CallToolResult{InputRequests: asks, RequestState: f.door.h.seal.close(f.carried)}
 	}
 	f.begin()
-	answers := make(chan elicited, len(asks))
-	f.answers = answers
+	f.answers = make(chan elicited, len(asks))
 	for _, ask := range asks {
 		go func() {
 			res, err := f.req.Session.Elicit(ctx, ask.(*sdk.ElicitParams)) // ends with ctx, when the call does
-			answers <- elicited{res, err}
+			f.answers <- elicited{res, err}
 		}()
 	}
 	return nil

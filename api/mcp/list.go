@@ -63,11 +63,9 @@ func hashedName(name string) string {
 			return r
 		}
 		return '_'
-	}, clipBytes(name, maxToolName-len(end)))
+	}, name[:min(len(name), maxToolName-len(end))])
 	return toolName(out + end)
 }
-
-func clipBytes(s string, n int) string { return s[:min(len(s), n)] }
 
 // describe says of a tool what MCP has words for. Its effect is not what its server says of it, but what Skep judges it by.
 func describe(t agent.Tool, shown string) *sdk.Tool {

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,7 +49,7 @@ type Options struct {
 type Caller struct {
 	Token agent.Token
 	App   agent.App
-	Host  string // how it calls the server: "http://127.0.0.1:7537"
+	URL   string // by which its person reaches the server: "http://127.0.0.1:7537"
 }
 
 // Kind is what is found behind a door.
@@ -223,7 +224,7 @@ func (h *Handler) eras() http.Handler {
 func (h *Handler) checkOrigin(r *http.Request) error {
 	for _, origin := range r.Header.Values("Origin") {
 		_, host, _ := strings.Cut(origin, "://")
-		if strings.EqualFold(host, r.Host) || sameLoopback(host, r.Host) || contains(h.o.Origins, origin) {
+		if strings.EqualFold(host, r.Host) || sameLoopback(host, r.Host) || slices.Contains(h.o.Origins, origin) {
 			continue
 		}
 		return &agent.Error{

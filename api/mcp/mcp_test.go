@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"regexp"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -75,6 +77,24 @@ func FuzzSeal(f *testing.F) {
 			}
 		}
 	})
+}
+
+// One no among several answers is enough, in whichever order they come.
+func TestDeclined(t *testing.T) {
+	if (&follower{}).declined() {
+		t.Error("nobody was asked, and declined")
+	}
+	f := &follower{answers: make(chan elicited, 4)}
+	f.answers <- elicited{err: errors.New("the client is gone")}
+	f.answers <- elicited{res: &sdk.ElicitResult{Action: "accept"}}
+	if f.declined() {
+		t.Error("nobody has declined")
+	}
+	f.answers <- elicited{res: &sdk.ElicitResult{Action: "accept"}}
+	f.answers <- elicited{res: &sdk.ElicitResult{Action: "decline"}}
+	if !f.declined() {
+		t.Error("the second answer does not count")
+	}
 }
 
 func TestOrigin(t *testing.T) {

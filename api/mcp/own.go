@@ -26,7 +26,7 @@ func (d *door) ownTool(t plugins.MCPTool) sdk.ToolHandler {
 		}
 		in := asked{
 			Method: "tools/call", Name: t.Name, Arguments: args, InputResponses: req.Params.InputResponses, ProgressToken: req.Params.GetProgressToken(),
-			Client: clientOf(req.ProtocolVersion(), req.ClientInfo(), req.ClientCapabilities()),
+			Client: clientOf(req),
 		}
 		for _, what := range t.Requires {
 			if !in.Client.can(what) {
@@ -39,7 +39,7 @@ func (d *door) ownTool(t plugins.MCPTool) sdk.ToolHandler {
 			}
 		}
 		f := &follower{door: d, req: req, watch: func(e agent.Event) { d.announced(ctx, e); d.closeStream(req, e) }}
-		res, err := rounds(ctx, d, req, d.carriedBy(req, args), &in, func(ctx context.Context, in asked) (json.RawMessage, *sdk.CallToolResult, error) {
+		res, err := rounds(ctx, d, req, d.carry(req.Extra, "tools/call "+t.Name, args), &in, func(ctx context.Context, in asked) (json.RawMessage, *sdk.CallToolResult, error) {
 			if f.run, err = d.start(ctx, t.Function, in); err != nil {
 				return nil, failed(err), nil
 			}
@@ -212,23 +212,16 @@ func (d *door) ownPrompt(p plugins.MCPPrompt) sdk.PromptHandler {
 		args := encode(req.Params.Arguments)
 		in := asked{
 			Method: "prompts/get", Name: p.Name, Arguments: args, InputResponses: req.Params.InputResponses,
-			Client: clientOf(req.ProtocolVersion(), req.ClientInfo(), req.ClientCapabilities()),
+			Client: clientOf(req),
 		}
-		carry := carried{Who: callerOf(req.Extra).Token.ID, Door: d.key.String(), What: "prompts/get " + p.Name, Args: digest(args)}
+		carry := d.carry(req.Extra, "prompts/get "+p.Name, args)
 		return rounds(ctx, d, req, carry, &in, func(ctx context.Context, in asked) (json.RawMessage, *sdk.GetPromptResult, error) {
 			out, err := d.call(ctx, p.Function, in)
-			return out, nil, rpc(err)
+			return out, nil, protocolError(err)
 		}, promptReply, func(asks sdk.InputRequestMap, state string) *sdk.GetPromptResult {
 			return &sdk.GetPromptResult{InputRequests: asks, RequestState: state}
 		})
 	}
-}
-
-func rpc(err error) error {
-	if err == nil {
-		return nil
-	}
-	return protocolError(err)
 }
 
 // promptReply makes a prompt of what a function returned: one of MCP as it is, or text, which is a message of the user.
@@ -257,12 +250,12 @@ func (d *door) ownResource(function string, match func(uri string) (map[string]s
 		}
 		in := asked{
 			Method: "resources/read", URI: uri, Variables: values, InputResponses: req.Params.InputResponses,
-			Client: clientOf(req.ProtocolVersion(), req.ClientInfo(), req.ClientCapabilities()),
+			Client: clientOf(req),
 		}
-		carry := carried{Who: callerOf(req.Extra).Token.ID, Door: d.key.String(), What: "resources/read " + uri}
+		carry := d.carry(req.Extra, "resources/read "+uri, nil)
 		return rounds(ctx, d, req, carry, &in, func(ctx context.Context, in asked) (json.RawMessage, *sdk.ReadResourceResult, error) {
 			out, err := d.call(ctx, function, in)
-			return out, nil, rpc(err)
+			return out, nil, protocolError(err)
 		}, func(out json.RawMessage) (*sdk.ReadResourceResult, error) { return resourceReply(uri, out) },
 			func(asks sdk.InputRequestMap, state string) *sdk.ReadResourceResult {
 				return &sdk.ReadResourceResult{InputRequests: asks, RequestState: state}
@@ -300,9 +293,9 @@ func (d *door) ownCompletion(ctx context.Context, req *sdk.CompleteRequest) (*sd
 	}
 	in := asked{
 		Method: "completion/complete", Ref: req.Params.Ref, Argument: req.Params.Argument,
-		Client: clientOf(req.ProtocolVersion(), req.ClientInfo(), req.ClientCapabilities()),
+		Client: clientOf(req),
 	}
-	if req.Params.Context != nil {
+	if req.Params.Context != nil { // a nil pointer would be shown as null
 		in.Context = req.Params.Context
 	}
 	out, err := d.call(ctx, m.Complete, in)

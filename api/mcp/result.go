@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -134,7 +136,7 @@ func findArtifacts(value []byte) (found []agent.Artifact) {
 				found = append(found, a)
 				return
 			}
-			for _, name := range sortedKeys(v) {
+			for _, name := range slices.Sorted(maps.Keys(v)) {
 				walk(v[name])
 			}
 		case []any:

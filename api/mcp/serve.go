@@ -124,9 +124,14 @@ type client struct {
 	Roots        bool                    `json:"roots"`
 }
 
-func clientOf(protocol string, info *sdk.Implementation, c *sdk.ClientCapabilities) client {
-	out := client{Protocol: protocol, Info: info}
-	if c != nil {
+// clientOf tells who sends a request of any method.
+func clientOf(req interface {
+	ProtocolVersion() string
+	ClientInfo() *sdk.Implementation
+	ClientCapabilities() *sdk.ClientCapabilities
+}) client {
+	out := client{Protocol: req.ProtocolVersion(), Info: req.ClientInfo()}
+	if c := req.ClientCapabilities(); c != nil {
 		out.Capabilities = c
 		out.Elicitation, out.Sampling = c.Elicitation != nil, c.Sampling != nil
 		out.Roots = c.RootsV2 != nil || c.Roots.ListChanged
@@ -158,9 +163,8 @@ func lacks(what ...string) error {
 	}
 }
 
-// replied is what a function returned, as far as it speaks MCP.
+// replied is what a function returned that asks its client for something (resultType input_required).
 type replied struct {
-	Type     string              `json:"resultType"`
 	Requests sdk.InputRequestMap `json:"inputRequests"`
 	State    string              `json:"requestState"`
 }
@@ -289,8 +293,11 @@ func (d *door) again(what string) {
 	}
 }
 
-// protocolError returns err as what the SDK sends as an error of the protocol.
+// protocolError returns err as what the SDK sends as an error of the protocol; nil for nil.
 func protocolError(err error) error {
+	if err == nil {
+		return nil
+	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e
 	}

@@ -1,14 +1,13 @@
 package mcp
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"context"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -92,8 +91,6 @@ func loopback(hostport string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
-
-func contains(list []string, s string) bool { return slices.Contains(list, s) }
 
 // clip cuts text for a message.
 func clip(s string, n int) string {

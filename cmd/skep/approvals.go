@@ -39,10 +39,23 @@ answers in time is refused.`,
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	p.register(cmd)
-	cmd.Flags().StringVar((*string)(&filter.Run), "run", "", "only questions of this run")
-	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only questions of this agent's runs")
+	registerFilter(cmd, &filter)
 	cmd.AddCommand(newApprovalsShow(c), newApprovalsAnswer(c, true), newApprovalsAnswer(c, false), newApprovalsLink(c), newApprovalsWatch(c))
 	return cmd
+}
+
+func registerFilter(cmd *cobra.Command, f *client.ApprovalFilter) {
+	cmd.Flags().StringVar((*string)(&f.Run), "run", "", "only questions of this run")
+	cmd.Flags().StringVar(&f.Agent, "agent", "", "only questions of this agent's runs")
+}
+
+// sayAnswered says what was answered, and to which question.
+func (c *cli) sayAnswered(id agent.ApprovalID, allow bool) {
+	word := "denied"
+	if allow {
+		word = "approved"
+	}
+	c.printf("%s %s\n", word, id)
 }
 
 func (c *cli) listApprovals(ctx context.Context, filter client.ApprovalFilter, limit int) error {
@@ -228,7 +241,7 @@ func newApprovalsAnswer(c *cli, allow bool) *cobra.Command {
 				return c.printJSON(runs)
 			}
 			for _, id := range ids {
-				c.printf("%s %s\n", map[bool]string{true: "approved", false: "denied"}[allow], id)
+				c.sayAnswered(id, allow)
 			}
 			return nil
 		},

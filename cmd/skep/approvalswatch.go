@@ -40,8 +40,7 @@ are printed, one a line, and nothing is read.`,
 			return c.watchApprovals(cmd.Context(), cl, filter)
 		},
 	}
-	cmd.Flags().StringVar((*string)(&filter.Run), "run", "", "only questions of this run")
-	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only questions of this agent's runs")
+	registerFilter(cmd, &filter)
 	return cmd
 }
 
@@ -118,7 +117,7 @@ func (c *cli) askApproval(ctx context.Context, cl *client.Client, keys *answerRe
 		_, err = cl.AnswerApprovals(ctx, []agent.ApprovalID{a.ID}, answer)
 		switch kind := agent.KindOf(err); {
 		case err == nil:
-			c.printf("%s %s\n", map[bool]string{true: "approved", false: "denied"}[answer.Allow], a.ID)
+			c.sayAnswered(a.ID, answer.Allow)
 			return false, nil
 		case ctx.Err() != nil:
 			return true, nil

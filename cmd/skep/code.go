@@ -99,6 +99,11 @@ func (c *cli) codeWithTools(ctx context.Context, cl *client.Client, code client.
 	if err != nil {
 		return err
 	}
+	return c.begun(ctx, cl, started, f)
+}
+
+// begun shows what a run of a script or of a program does and prints its result, or with --detach only which it is.
+func (c *cli) begun(ctx context.Context, cl *client.Client, started client.CodeResult, f codeFlags) error {
 	if f.detach {
 		if c.json {
 			return c.printJSON(started)

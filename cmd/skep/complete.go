@@ -96,6 +96,6 @@ func agentFunctions(ctx context.Context, cl *client.Client, before []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	p, err := cl.Plugin(ctx, a.Plugin)
+	p, err := pluginOf(ctx, cl, a)
 	return p.Exports, err
 }

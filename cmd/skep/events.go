@@ -108,10 +108,11 @@ func eventText(e agent.Event) string {
 			return "for " + waitText(w)
 		}
 	case agent.EventStepStarted, agent.EventStepEnded, agent.EventAlarmFired, agent.EventAlarmFailed, agent.EventReceived, agent.EventStateChanged:
-		if text := toolText(e); text != "" {
+		if text := durableText(e); text != "" {
 			return text
 		}
-		if text := durableText(e); text != "" {
+	case agent.EventToolCalled, agent.EventToolReturned, agent.EventApprovalRequested, agent.EventApprovalAnswered:
+		if text := toolText(e); text != "" {
 			return text
 		}
 	case agent.EventRefused, agent.EventSecretUsed, agent.EventHTTP, agent.EventChanged:

@@ -106,7 +106,7 @@ func (c *cli) showFile(path string, in *client.FileBody) error {
 
 func newFilePut(c *cli) *cobra.Command {
 	var mediaType string
-	var rev int64
+	var rev ifRev
 	cmd := &cobra.Command{
 		Use:   "put SESSION FILE [PATH]",
 		Short: "Put a file there, under its own name or another path",
@@ -133,11 +133,7 @@ func newFilePut(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var ifRev *int64
-			if cmd.Flags().Changed("if-rev") {
-				ifRev = &rev
-			}
-			f, err := cl.PutFile(cmd.Context(), agent.SessionID(args[0]), to, mediaType, ifRev, in, n)
+			f, err := cl.PutFile(cmd.Context(), agent.SessionID(args[0]), to, mediaType, rev.given(cmd), in, n)
 			if err != nil {
 				return err
 			}
@@ -149,12 +145,22 @@ func newFilePut(c *cli) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&mediaType, "type", "", "media type; told from the path and the first bytes unless given")
-	registerIfRev(cmd, &rev)
+	rev.register(cmd)
 	return cmd
 }
 
-func registerIfRev(cmd *cobra.Command, rev *int64) {
-	cmd.Flags().Int64Var(rev, "if-rev", 0, "only if the file has this revision, where 0 means that it is not there")
+// ifRev is the revision that a file must have, where the flag is given.
+type ifRev int64
+
+func (r *ifRev) register(cmd *cobra.Command) {
+	cmd.Flags().Int64Var((*int64)(r), "if-rev", 0, "only if the file has this revision, where 0 means that it is not there")
+}
+
+func (r *ifRev) given(cmd *cobra.Command) *int64 {
+	if !cmd.Flags().Changed("if-rev") {
+		return nil
+	}
+	return (*int64)(r)
 }
 
 // local is a file to send.
@@ -198,7 +204,7 @@ func (c *cli) openLocal(name string) (_ local, size int64, err error) {
 }
 
 func newFileDelete(c *cli) *cobra.Command {
-	var rev int64
+	var rev ifRev
 	cmd := &cobra.Command{
 		Use:   "delete SESSION PATH",
 		Short: "Delete a file",
@@ -210,11 +216,7 @@ func newFileDelete(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var ifRev *int64
-			if cmd.Flags().Changed("if-rev") {
-				ifRev = &rev
-			}
-			if err := cl.DeleteFile(cmd.Context(), agent.SessionID(args[0]), args[1], ifRev); err != nil {
+			if err := cl.DeleteFile(cmd.Context(), agent.SessionID(args[0]), args[1], rev.given(cmd)); err != nil {
 				return err
 			}
 			if c.json {
@@ -224,7 +226,7 @@ func newFileDelete(c *cli) *cobra.Command {
 			return nil
 		},
 	}
-	registerIfRev(cmd, &rev)
+	rev.register(cmd)
 	return cmd
 }
 

@@ -7,7 +7,8 @@ import (
 )
 
 // plain shows the characters that a terminal would obey, and those that turn the direction of a text: what agents say must not
-// pass for something else. Line breaks and tabs stay.
+// pass for something else. Line breaks and tabs stay, and so does what is merely unseen, such as the parts of an emoji: what a person
+// decides by is shown with package visible, which is stricter.
 func plain(s string) string {
 	if !strings.ContainsFunc(s, obeyed) {
 		return s

@@ -57,18 +57,7 @@ approve has answered. Ctrl-C cancels it.
 			if err != nil {
 				return err
 			}
-			if f.detach {
-				if c.json {
-					return c.printJSON(started)
-				}
-				c.printf("%s\n", started.Run)
-				return nil
-			}
-			events := c.stderr
-			if c.json {
-				events = c.stdout
-			}
-			return c.follow(cmd.Context(), cl, agent.Run{ID: started.Run, Session: started.Session}, attachment{events: events, quiet: f.quiet, owned: true})
+			return c.begun(cmd.Context(), cl, started, f)
 		},
 	}
 	flags := cmd.Flags()

@@ -87,6 +87,7 @@ func (c *cli) attach(ctx context.Context, cl *client.Client, r agent.Run, quiet,
 	return c.follow(ctx, cl, r, attachment{events: c.stdout, quiet: quiet, owned: owned})
 }
 
+// follow is attach of events that may go elsewhere.
 func (c *cli) follow(ctx context.Context, cl *client.Client, r agent.Run, a attachment) error {
 	p := eventPrinter{w: a.events, json: c.json}
 	quiet, owned := a.quiet, a.owned

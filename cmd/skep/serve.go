@@ -223,7 +223,10 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return rt.Run(ctx) })
 	work.Go(func() error {
-		return api.New(rt, st, &api.Options{Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Origins: o.origins, Vault: secrets, Tools: toolset.Catalogue, OAuth: toolset.oauth, LinkKey: linkKey, URL: o.public, MCPKey: mcpKey}).Run(ctx, ln)
+		return api.New(rt, st, &api.Options{
+			Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Origins: o.origins, URL: o.public, Vault: secrets,
+			Tools: toolset.Catalogue, OAuth: toolset.oauth, LinkKey: linkKey, MCPKey: mcpKey,
+		}).Run(ctx, ln)
 	})
 	info.NewKey = secrets.NewKey()
 	ready(info)

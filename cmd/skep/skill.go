@@ -59,7 +59,7 @@ func newSkillAdd(c *cli) *cobra.Command {
 				switch {
 				case c.json:
 				case changed:
-					c.printf("added skill %s, %s\n", sk.Name, plural(len(sk.Files), "file"))
+					c.printf("added skill %s, %s\n", sk.Name, countOf(len(sk.Files), "file"))
 				default:
 					c.printf("skill %s is there already as it is\n", sk.Name)
 				}
@@ -70,13 +70,6 @@ func newSkillAdd(c *cli) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // skillZip packs the folder or reads the archive at name. Errors name files as they are found on disk.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,6 +61,14 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	return out, nil
 }
 
+// nameAndCommand is for NAME [-- COMMAND ARGS...].
+func nameAndCommand(cmd *cobra.Command, args []string) error {
+	if dash := cmd.ArgsLenAtDash(); len(args) != 1 && dash != 1 {
+		return errors.New("give one name, and what belongs to a program behind --")
+	}
+	return nil
+}
+
 func newToolsAdd(c *cli) *cobra.Command {
 	var f serverFlags
 	cmd := &cobra.Command{
@@ -75,12 +84,7 @@ counts as execute. Only an owner can add programs, trust servers and let them le
   skep tools add docs --url https://mcp.example.com/mcp --trusted
   skep tools add shop --openapi shop.yaml --header 'Authorization=Bearer ${secret:shop}' --trusted
   skep tools add math --agent calculator`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if dash := cmd.ArgsLenAtDash(); len(args) != 1 && dash != 1 {
-				return fmt.Errorf("give one name, and what belongs to a program behind --")
-			}
-			return nil
-		},
+		Args: nameAndCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := f.server(cmd.Context(), args)
 			if err != nil {
@@ -203,10 +207,7 @@ func (c *cli) sayServer(ctx context.Context, cl *client.Client, s client.ToolSer
 		}
 		return nil
 	}
-	list, err := collect(ctx, 0, func(ctx context.Context, page agent.Page) (client.List[agent.Tool], error) {
-		l, err := cl.Tools(ctx, client.ToolFilter{Server: s.Name}, page)
-		return client.List[agent.Tool]{Items: l.Items, Next: l.Next}, err
-	})
+	list, err := toolsOf(ctx, cl, client.ToolFilter{Server: s.Name})
 	if err != nil {
 		return err
 	}
@@ -245,12 +246,8 @@ func newToolsUpdate(c *cli) *cobra.Command {
 		Long: `Change a server of tools. What is not named stays; headers, variables and methods are replaced as a whole. --trusted=false ends the trust.
 A server that is reached another way afterwards, or comes to be trusted, is pinned anew.`,
 		Example: "  skep tools update docs --trusted\n  skep tools update shop --openapi shop-v2.yaml\n  skep tools update fs -- npx -y @modelcontextprotocol/server-filesystem /srv/other",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if dash := cmd.ArgsLenAtDash(); len(args) != 1 && dash != 1 {
-				return fmt.Errorf("give one name, and what belongs to a program behind --")
-			}
-			return nil
-		},
+		Args:    nameAndCommand,
+
 		ValidArgsFunction: c.complete(toolServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			patch, err := f.patch(cmd, args)

@@ -102,6 +102,7 @@ func (c *cli) classify(ctx context.Context, cl *client.Client, pattern, text str
 	return nil
 }
 
+// toolsOf lists all tools that a filter picks.
 func toolsOf(ctx context.Context, cl *client.Client, f client.ToolFilter) ([]agent.Tool, error) {
 	return collect(ctx, 0, func(ctx context.Context, page agent.Page) (client.List[agent.Tool], error) {
 		l, err := cl.Tools(ctx, f, page)
@@ -109,7 +110,7 @@ func toolsOf(ctx context.Context, cl *client.Client, f client.ToolFilter) ([]age
 	})
 }
 
-// keys of the walk.
+// classifyKeys are the keys of the walk.
 var classifyKeys = map[string]agent.Effect{"r": agent.Read, "m": agent.Modify, "x": agent.ModifyExecute, "e": agent.Execute}
 
 // walk goes through what is unclassified and asks a person.

@@ -13,13 +13,13 @@ var toolWords = map[agent.EventKind]string{
 	agent.EventToolCalled: "tool", agent.EventToolReturned: "tool", agent.EventApprovalRequested: "approval", agent.EventApprovalAnswered: "approval",
 }
 
-// toolText says what an event of a tool or an approval tells, or "" when that is not understood.
+// toolText says what an event of a tool or an approval tells, or "" when that is not understood. It is not made plain yet.
 func toolText(e agent.Event) string {
 	switch e.Kind {
 	case agent.EventToolCalled:
 		var u agent.ToolUse
 		if json.Unmarshal(e.Data, &u) == nil && u.Decision != nil {
-			return fmt.Sprintf("%s %s: %s, %s (%s)", u.Tool, clipLine(compact(u.Args), 120), u.Decision.Verdict, u.Decision.Effect, u.Decision.Rule)
+			return fmt.Sprintf("%s %s: %s, %s (%s)", u.Tool, clipTo(compact(u.Args), 120), u.Decision.Verdict, u.Decision.Effect, u.Decision.Rule)
 		}
 	case agent.EventToolReturned:
 		var u agent.ToolUse
@@ -61,14 +61,7 @@ func askedText(a agent.Approval) string {
 		lines = append(lines, a.Title)
 	}
 	for _, c := range a.Calls {
-		lines = append(lines, fmt.Sprintf("%s %s wants your approval: %s", c.Tool, clipLine(compact(c.Args), 200), c.Decision.Reason))
+		lines = append(lines, fmt.Sprintf("%s %s wants your approval: %s", c.Tool, clipTo(compact(c.Args), 200), c.Decision.Reason))
 	}
 	return strings.Join(append(lines, fmt.Sprintf("skep approvals approve %s", a.ID)), "\n")
-}
-
-func clipLine(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "..."
 }

@@ -66,7 +66,7 @@ that are there already and those that are disabled are left out. FILE may be - f
 					continue
 				}
 				got, err := cl.AddToolServer(cmd.Context(), s)
-				if agent.KindOf(err) == agent.Exists && err != nil {
+				if agent.KindOf(err) == agent.Exists {
 					c.notef("there is a server %s already\n", s.Name)
 					continue
 				}

@@ -43,18 +43,16 @@ type toolset struct {
 func openTools(st *store.Store, o serveOptions, public *egress.Egress, secrets *vault.Vault, audit func(context.Context, agent.App, agent.Event) error) (*toolset, error) {
 	t := &toolset{st: st, vault: secrets, offers: map[agent.Digest][]tools.Offer{}, auditor: audit}
 	t.inject = inject.New(secrets, &inject.Options{Exchange: exchanger{public}})
-	private, err := t.way(o, egress.Limits{}, true)
+	guard, err := filepath.Abs(o.dir)
 	if err != nil {
 		return nil, err
 	}
-	long, err := t.way(o, mcp.Limits(), false)
+	out, err := o.egress.options(o.log)
 	if err != nil {
-		return nil, errors.Join(err, t.closeOuts())
+		return nil, err
 	}
-	longPrivate, err := t.way(o, mcp.Limits(), true)
-	if err != nil {
-		return nil, errors.Join(err, t.closeOuts())
-	}
+	private := t.way(out, egress.Limits{}, true)
+	long, longPrivate := t.way(out, mcp.Limits(), false), t.way(out, mcp.Limits(), true)
 
 	t.oauth = mcp.NewOAuth(mcp.OAuthOptions{Tokens: toolTokens{secrets}, Egress: long, Private: longPrivate, Secret: t.secret})
 	speaks := &mcp.Options{
@@ -71,10 +69,6 @@ func openTools(st *store.Store, o serveOptions, public *egress.Egress, secrets *
 		DeleteFile: func(ctx context.Context, app agent.App, session agent.SessionID, path string) error {
 			return st.DeleteFile(ctx, app, session, path, store.AnyRev)
 		},
-	}
-	guard, err := filepath.Abs(o.dir)
-	if err != nil {
-		return nil, errors.Join(err, t.closeOuts())
 	}
 	t.Catalogue = tools.New(st, &tools.Options{
 		Log: o.log, BuiltIns: builtin.Names(), Guard: []string{guard},
@@ -94,18 +88,14 @@ func openTools(st *store.Store, o serveOptions, public *egress.Egress, secrets *
 	return t, nil
 }
 
-// way makes a way out for servers of tools.
-func (t *toolset) way(o serveOptions, limits egress.Limits, private bool) (*egress.Egress, error) {
-	opts, err := o.egress.options(o.log)
-	if err != nil {
-		return nil, err
+// way makes a way out for servers of tools, which is closed with t.
+func (t *toolset) way(o egress.Options, limits egress.Limits, private bool) *egress.Egress {
+	if o.Limits = limits; private {
+		o.Allow = append(slices.Clip(o.Allow), netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"))
 	}
-	if opts.Limits = limits; private {
-		opts.Allow = append(opts.Allow, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"))
-	}
-	out := egress.New(&opts)
+	out := egress.New(&o)
 	t.outs = append(t.outs, out)
-	return out, nil
+	return out
 }
 
 func (t *toolset) closeOuts() error {

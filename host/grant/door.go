@@ -25,6 +25,9 @@ type Handler func(ctx context.Context, in []byte) (out []byte, err error)
 type Options struct {
 	Log   *slog.Logger // faults of ours, which the guest never sees; nil means nowhere
 	Close []func()     // what ends with the cell
+
+	// More returns further handlers, which are made when the first call comes that the others do not answer: most cells never make one.
+	More func() map[string]Handler
 }
 
 // Door answers the calls of one cell. It is safe for concurrent use.
@@ -33,6 +36,7 @@ type Door struct {
 	handlers map[string]Handler
 	log      *slog.Logger
 	close    []func()
+	more     func() map[string]Handler
 	calls    atomic.Int64
 
 	mu    sync.Mutex
@@ -54,6 +58,9 @@ func NewDoor(limits agent.Limits, handlers map[string]Handler, o *Options) *Door
 	}
 	if o != nil {
 		d.close = o.Close
+		if o.More != nil {
+			d.more = sync.OnceValue(o.More)
+		}
 	}
 	return d
 }
@@ -80,6 +87,9 @@ func (d *Door) Call(ctx context.Context, name string, in []byte) (out []byte, er
 		return nil, agent.Exceeded(agent.LimitInput, "the body of host call %q has %d bytes, more than %d", clip(name), len(in), most)
 	}
 	h, ok := d.handlers[name]
+	if !ok && d.more != nil {
+		h, ok = d.more()[name]
+	}
 	if !ok {
 		return nil, notHere(name)
 	}

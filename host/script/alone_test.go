@@ -73,7 +73,8 @@ func TestEvalIsAlone(t *testing.T) {
 		}
 		return string(out.Body)
 	}
-	if draw(1) != draw(1) || draw(1) == draw(2) || !json.Valid([]byte(draw(1))) || strings.Count(draw(1), "-") != 4 {
-		t.Error("its randomness is not the call's:", draw(1), draw(1), draw(2))
+	one, again, other := draw(1), draw(1), draw(2)
+	if one != again || one == other || !json.Valid([]byte(one)) || strings.Count(one, "-") != 4 {
+		t.Error("its randomness is not the call's:", one, again, other)
 	}
 }

@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 	"tools/mcp/conformance": {"agent", "host/egress", "tools", "tools/mcp"},
 
 	"plugins":             {"agent"},
-	"runtime":             {"abi", "agent", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "vault/inject", "vault/scrub"},
+	"runtime":             {"abi", "agent", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
 	"runtime/durable":     {"agent", "store/instance"},
 	"runtime/schedule":    {"agent"},
 	"runtime/journal":     {"abi", "agent", "host", "store/instance"},

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -81,12 +82,16 @@ func (d *Dir) PutFrom(r io.Reader) (agent.Digest, int64, error) {
 		f.Close()
 		return "", 0, err
 	}
-	digest := agent.Digest("sha256:" + hex.EncodeToString(h.Sum(nil)))
+	digest := digestOf(h)
 	if there, err := d.there(digest, size); there || err != nil {
 		f.Close()
 		return digest, size, err
 	}
 	return digest, size, d.keep(f, digest)
+}
+
+func digestOf(h hash.Hash) agent.Digest {
+	return agent.Digest("sha256:" + hex.EncodeToString(h.Sum(nil)))
 }
 
 // there reports whether a blob of that size is there, durably. Its directory is, when there is no error.
@@ -191,7 +196,7 @@ func (d *Dir) check(f *os.File, digest agent.Digest) error {
 	if err != nil {
 		return fmt.Errorf("open blob: %w", err)
 	}
-	if got := agent.Digest("sha256:" + hex.EncodeToString(h.Sum(nil))); got != digest {
+	if got := digestOf(h); got != digest {
 		return fmt.Errorf("%w: file %s holds %d bytes with digest %s", ErrCorrupt, f.Name(), size, got)
 	}
 	d.mu.Lock()

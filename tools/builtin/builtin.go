@@ -97,7 +97,7 @@ func (s *server) Status() agent.ToolStatus {
 func (s *server) Call(ctx context.Context, method string, args json.RawMessage, o *tools.CallOptions) (agent.ToolResult, error) {
 	t, ok := s.calls[method]
 	if !ok {
-		return agent.ToolResult{}, agent.Errorf(agent.NotFound, "there is no tool %q", method)
+		return agent.ToolResult{}, tools.MarkUnsent(agent.Errorf(agent.NotFound, "there is no tool %q", method))
 	}
 	if o == nil {
 		o = &tools.CallOptions{}
@@ -145,24 +145,21 @@ func value(v any) (agent.ToolResult, error) {
 	return agent.ToolResult{Value: bytes.TrimSpace(buf.Bytes())}, nil
 }
 
-// door makes a call of package abi at the door of the cell that calls.
+// door makes a call of package abi at the door of the cell that calls, and reads the answer into out.
 func door(ctx context.Context, o *tools.CallOptions, name string, in, out any) error {
 	if o.Call == nil {
-		return agent.Errorf(agent.Denied, "the host call %q works only for an agent's code", name)
+		return tools.MarkUnsent(agent.Errorf(agent.Denied, "the host call %q works only for an agent's code", name))
 	}
 	var b []byte
 	var err error
 	if in != nil {
 		if b, err = json.Marshal(in); err != nil {
-			return agent.Wrap(agent.Invalid, err, "the arguments cannot be written as JSON")
+			return tools.MarkUnsent(agent.Wrap(agent.Invalid, err, "the arguments cannot be written as JSON"))
 		}
 	}
 	b, err = o.Call(ctx, name, b)
 	if err != nil {
 		return err
-	}
-	if out == nil {
-		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
 		return agent.Wrap(agent.Internal, err, fmt.Sprintf("the answer to %q cannot be read", name))

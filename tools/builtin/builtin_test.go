@@ -149,6 +149,25 @@ func TestTools(t *testing.T) {
 	}
 }
 
+// TestUnsent has errors of calls that have done nothing marked so.
+func TestUnsent(t *testing.T) {
+	opts := options(&cell{})
+	opts.Run = nil
+	open := Opener(opts)
+	for _, x := range []struct{ tool, args string }{
+		{"files.none", `{}`}, {"files.list", `{}`}, {"files.delete", `{"path":"a"}`}, {"skills.run", `{"name":"a","path":"b.ts"}`}, {"http.get", `{"url":"https://x.example"}`},
+	} {
+		server, method, _ := agent.SplitTool(x.tool)
+		src, err := open(t.Context(), agent.ToolServer{Name: server}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := src.Call(t.Context(), method, json.RawMessage(x.args), nil); !tools.Unsent(err) {
+			t.Errorf("%s: %v", x.tool, err)
+		}
+	}
+}
+
 // TestOffers reads what all of them say of themselves.
 func TestOffers(t *testing.T) {
 	open, n := Opener(options(&cell{})), 0

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,7 @@ func unified(nameA, nameB, a, b string) (text string, added, removed int) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "--- %s\n+++ %s\n", nameA, nameB)
 	const around = 3
+	lineA, lineB, done := 1, 1, 0
 	for i := 0; i < len(edits); {
 		if edits[i].kind == ' ' {
 			i++
@@ -47,31 +49,32 @@ func unified(nameA, nameB, a, b string) (text string, added, removed int) {
 		for end := to; end > i && edits[end-1].kind == ' '; end-- {
 			to = min(to, end-1+around)
 		}
-		hunk(&out, edits, from, min(to, len(edits)))
+		beforeA, beforeB := count(edits[done:from])
+		lineA, lineB, done = lineA+beforeA, lineB+beforeB, min(to, len(edits))
+		hunk(&out, edits[from:done], lineA, lineB)
+		inA, inB := count(edits[from:done])
+		lineA, lineB = lineA+inA, lineB+inB
 		i = to
 	}
 	return out.String(), added, removed
 }
 
-func hunk(out *strings.Builder, edits []edit, from, to int) {
-	lineA, lineB := 1, 1
-	for _, e := range edits[:from] {
+// count is how many lines of either text there are.
+func count(edits []edit) (a, b int) {
+	for _, e := range edits {
 		if e.kind != '+' {
-			lineA++
+			a++
 		}
 		if e.kind != '-' {
-			lineB++
+			b++
 		}
 	}
-	countA, countB := 0, 0
-	for _, e := range edits[from:to] {
-		if e.kind != '+' {
-			countA++
-		}
-		if e.kind != '-' {
-			countB++
-		}
-	}
+	return a, b
+}
+
+// hunk writes changes and what is around them, which begin at these lines.
+func hunk(out *strings.Builder, edits []edit, lineA, lineB int) {
+	countA, countB := count(edits)
 	if countA == 0 {
 		lineA--
 	}
@@ -79,7 +82,7 @@ func hunk(out *strings.Builder, edits []edit, from, to int) {
 		lineB--
 	}
 	fmt.Fprintf(out, "@@ -%d,%d +%d,%d @@\n", lineA, countA, lineB, countB)
-	for _, e := range edits[from:to] {
+	for _, e := range edits {
 		out.WriteByte(e.kind)
 		out.WriteString(strings.TrimSuffix(e.line, "\n"))
 		out.WriteByte('\n')
@@ -90,11 +93,7 @@ func hunk(out *strings.Builder, edits []edit, from, to int) {
 }
 
 func split(s string) []string {
-	var out []string
-	for line := range strings.Lines(s) {
-		out = append(out, line)
-	}
-	return out
+	return slices.Collect(strings.Lines(s))
 }
 
 func editsOf(a, b []string) []edit {
@@ -108,34 +107,31 @@ func editsOf(a, b []string) []edit {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
 	head = append(head, middle(a, b)...)
-	for i := len(tail) - 1; i >= 0; i-- {
-		head = append(head, tail[i])
-	}
-	return head
+	slices.Reverse(tail)
+	return append(head, tail...)
 }
 
-// middle is Myers' greedy search, which keeps the furthest points of each number of edits to find the way back.
+// middle is Myers' greedy search, which keeps the furthest points of each number of edits to find the way back: of d edits those on the diagonals
+// from -d-1 to d+1.
 func middle(a, b []string) []edit {
 	n, m := len(a), len(b)
 	most := min(n+m, maxEdits)
-	v := map[int]int{1: 0}
-	var trace []map[int]int
+	zero := most + 1 // where the diagonal 0 is in v
+	v := make([]int32, 2*zero+1)
+	var trace [][]int32
 	for d := 0; d <= most; d++ {
-		at := make(map[int]int, len(v))
-		for k, x := range v {
-			at[k] = x
-		}
-		trace = append(trace, at)
+		trace = append(trace, slices.Clone(v[zero-d-1:zero+d+2]))
 		for k := -d; k <= d; k += 2 {
-			x := v[k-1] + 1
-			if k == -d || k != d && v[k-1] < v[k+1] {
-				x = v[k+1]
+			at := zero + k
+			x := int(v[at-1]) + 1
+			if k == -d || k != d && v[at-1] < v[at+1] {
+				x = int(v[at+1])
 			}
 			y := x - k
 			for x < n && y < m && a[x] == b[y] {
 				x, y = x+1, y+1
 			}
-			if v[k] = x; x >= n && y >= m {
+			if v[at] = int32(x); x >= n && y >= m {
 				return way(trace, a, b)
 			}
 		}
@@ -150,16 +146,16 @@ func middle(a, b []string) []edit {
 	return out
 }
 
-func way(trace []map[int]int, a, b []string) []edit {
+func way(trace [][]int32, a, b []string) []edit {
 	var back []edit
 	x, y := len(a), len(b)
 	for d := len(trace) - 1; d >= 0; d-- {
 		v, k := trace[d], x-y
-		prev := k - 1
-		if k == -d || k != d && v[k-1] < v[k+1] {
+		prev, zero := k-1, d+1
+		if k == -d || k != d && v[zero+k-1] < v[zero+k+1] {
 			prev = k + 1
 		}
-		px := v[prev]
+		px := int(v[zero+prev])
 		py := px - prev
 		for x > px && y > py && x > 0 && y > 0 {
 			x, y = x-1, y-1
@@ -175,9 +171,6 @@ func way(trace []map[int]int, a, b []string) []edit {
 			}
 		}
 	}
-	out := make([]edit, 0, len(back))
-	for i := len(back) - 1; i >= 0; i-- {
-		out = append(out, back[i])
-	}
-	return out
+	slices.Reverse(back)
+	return back
 }

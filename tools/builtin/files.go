@@ -150,7 +150,9 @@ type pathArgs struct {
 
 func (o Options) deleteFile(ctx context.Context, call *tools.CallOptions, a pathArgs) (agent.ToolResult, error) {
 	if call.For.Session == "" || o.DeleteFile == nil {
-		return agent.ToolResult{}, &agent.Error{Kind: agent.Denied, Msg: "files belong to a session, and this call has none", Hint: "start a run: skep run AGENT FUNCTION"}
+		return agent.ToolResult{}, tools.MarkUnsent(&agent.Error{
+			Kind: agent.Denied, Msg: "files belong to a session, and this call has none", Hint: "start a run: skep run AGENT FUNCTION",
+		})
 	}
 	if err := agent.CheckPath(a.Path); err != nil {
 		return agent.ToolResult{}, tools.MarkUnsent(err)

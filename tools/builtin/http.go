@@ -98,9 +98,9 @@ func response(res abi.HTTPResponse) (agent.ToolResult, error) {
 	media, _, _ = mime.ParseMediaType(headers["content-type"])
 	out := map[string]any{"status": res.Status, "headers": headers}
 	var blobs []agent.ToolBlob
-	switch isJSON := media == agent.TypeJSON || strings.HasSuffix(media, "+json"); {
+	switch {
 	case len(res.Body) == 0:
-	case isJSON && json.Valid(res.Body):
+	case agent.Payload{Type: media}.IsJSON() && json.Valid(res.Body):
 		out["json"] = json.RawMessage(bytes.TrimSpace(res.Body))
 	case utf8.Valid(res.Body) && bytes.IndexByte(res.Body, 0) < 0:
 		out["text"] = string(res.Body)

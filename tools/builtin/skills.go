@@ -68,28 +68,11 @@ func isScript(name string) bool {
 // runSkill runs one script of a skill. The other scripts of the skill can be imported.
 func (o Options) runSkill(ctx context.Context, call *tools.CallOptions, a runArgs) (agent.ToolResult, error) {
 	if o.Run == nil {
-		return agent.ToolResult{}, agent.Errorf(agent.Unavailable, "this server runs no scripts of skills")
+		return agent.ToolResult{}, tools.MarkUnsent(agent.Errorf(agent.Unavailable, "this server runs no scripts of skills"))
 	}
-	if !isScript(a.Path) {
-		return agent.ToolResult{}, tools.MarkUnsent(agent.Errorf(agent.Invalid, "%.80q is no script in JavaScript or TypeScript", a.Path))
-	}
-	var main abi.SkillText
-	if err := door(ctx, call, abi.CallSkillLoad, abi.SkillLoad{Name: a.Name, Path: a.Path}, &main); err != nil {
-		return agent.ToolResult{}, err
-	}
-	files := map[string]string{a.Path: main.Text}
-	for _, name := range main.Files {
-		if name == a.Path || !isScript(name) || !strings.Contains(main.Text, "import") {
-			continue
-		}
-		if len(files) > maxSkillModules {
-			return agent.ToolResult{}, agent.Errorf(agent.Invalid, "the skill %s has more than %d scripts", a.Name, maxSkillModules)
-		}
-		var more abi.SkillText
-		if err := door(ctx, call, abi.CallSkillLoad, abi.SkillLoad{Name: a.Name, Path: name}, &more); err != nil {
-			return agent.ToolResult{}, err
-		}
-		files[name] = more.Text
+	files, err := scriptsOf(ctx, call, a.Name, a.Path)
+	if err != nil {
+		return agent.ToolResult{}, tools.MarkUnsent(err) // nothing has run
 	}
 	in := agent.Payload{}
 	if a.Input != nil {
@@ -100,6 +83,35 @@ func (o Options) runSkill(ctx context.Context, call *tools.CallOptions, a runArg
 		return agent.ToolResult{}, err
 	}
 	return payload(out)
+}
+
+// scriptsOf reads a script of a skill, and those that it may import, by their paths.
+func scriptsOf(ctx context.Context, call *tools.CallOptions, skill, path string) (map[string]string, error) {
+	if !isScript(path) {
+		return nil, agent.Errorf(agent.Invalid, "%.80q is no script in JavaScript or TypeScript", path)
+	}
+	var main abi.SkillText
+	if err := door(ctx, call, abi.CallSkillLoad, abi.SkillLoad{Name: skill, Path: path}, &main); err != nil {
+		return nil, err
+	}
+	files := map[string]string{path: main.Text}
+	if !strings.Contains(main.Text, "import") {
+		return files, nil
+	}
+	for _, name := range main.Files {
+		if name == path || !isScript(name) {
+			continue
+		}
+		if len(files) > maxSkillModules {
+			return nil, agent.Errorf(agent.Invalid, "the skill %s has more than %d scripts", skill, maxSkillModules)
+		}
+		var more abi.SkillText
+		if err := door(ctx, call, abi.CallSkillLoad, abi.SkillLoad{Name: skill, Path: name}, &more); err != nil {
+			return nil, err
+		}
+		files[name] = more.Text
+	}
+	return files, nil
 }
 
 // payload is what code returned, as a result of a tool.

@@ -80,7 +80,7 @@ func capValue(data json.RawMessage, limit int) (json.RawMessage, Cut) {
 		return data, Cut{Shown: total, Total: total}
 	}
 	if total > maxCapped {
-		return capText(string(data[:4*limit]), limit, total)
+		return capText(string(data[:min(4*limit, total)]), limit, total)
 	}
 	v, err := parseWithin(data, maxCappedNodes, 1000)
 	if err != nil {
@@ -106,7 +106,7 @@ func capValue(data json.RawMessage, limit int) (json.RawMessage, Cut) {
 // capText is the beginning and the end of a text, as JSON.
 func capText(text string, limit, total int) (json.RawMessage, Cut) {
 	if out := jsonString(text); len(out) <= limit {
-		return out, Cut{Shown: total, Total: total, Strings: 0}
+		return out, Cut{Shown: total, Total: total}
 	}
 	for keep := limit - 2; ; keep = keep * 3 / 4 {
 		out := jsonString(shorten(text, max(keep, 0)))

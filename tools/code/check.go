@@ -34,12 +34,15 @@ const (
 // all tools, and tools are those that the script may call. What is only known when the script runs is not spoken of, and neither is a
 // script that cannot be parsed: the engine that runs it says more of that. Findings come in the order of their places, at most twenty.
 func Check(js []byte, at func(line, column int) (agent.Pos, bool), tools []agent.Tool, n *Names) []Finding {
-	c := &checker{at: at, names: n, tools: make(map[string]*agent.Tool, len(tools)), decls: make(map[string][]decl), assigned: make(map[string]bool), said: make(map[string]bool)}
-	for i := range tools {
-		c.tools[tools[i].Name] = &tools[i]
-	}
 	if len(js) > maxChecked || !bytes.Contains(js, []byte(Root)) && !mentions(js) {
 		return nil
+	}
+	c := &checker{
+		at: at, names: n, tools: make(map[string]*agent.Tool, len(tools)), decls: make(map[string][]decl), assigned: make(map[string]bool),
+		params: make(map[*ast.Binding]bool), values: make(map[string]thing), said: make(map[string]bool),
+	}
+	for i := range tools {
+		c.tools[tools[i].Name] = &tools[i]
 	}
 	c.src = source{text: string(js), tokens: scan(string(js))}
 	if c.src.deep() {

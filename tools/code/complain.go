@@ -66,11 +66,11 @@ func complaints(c *compiled, e *jsonschema.ValidationError) []complaint {
 		var out []complaint
 		for _, name := range k.Missing {
 			path := append(slices.Clone(e.InstanceLocation), name)
-			x := complaint{path: place(path), what: "is missing"}
+			what := place(path) + " is missing"
 			if want := c.wanted(path); want != "" {
-				x.what += " (" + want + ")"
+				what += " (" + want + ")"
 			}
-			out = append(out, complaint{what: x.path + " " + x.what})
+			out = append(out, complaint{what: what})
 		}
 		return out
 	case *kind.AdditionalProperties:
@@ -103,7 +103,8 @@ func alternatives(c *compiled, e *jsonschema.ValidationError) []complaint {
 	var best []complaint
 	deepest := -1
 	for _, cause := range e.Causes {
-		if k, ok := leaf(cause).(*kind.Type); ok && slices.Equal(leafOf(cause).InstanceLocation, e.InstanceLocation) {
+		end := leaf(cause)
+		if k, ok := end.ErrorKind.(*kind.Type); ok && slices.Equal(end.InstanceLocation, e.InstanceLocation) {
 			for _, w := range k.Want {
 				if a := withArticle(w); !slices.Contains(want, a) {
 					want = append(want, a)
@@ -130,14 +131,13 @@ func alternatives(c *compiled, e *jsonschema.ValidationError) []complaint {
 	return best
 }
 
-func leafOf(e *jsonschema.ValidationError) *jsonschema.ValidationError {
+// leaf is the cause behind e, as far as there is only one.
+func leaf(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	for len(e.Causes) == 1 {
 		e = e.Causes[0]
 	}
 	return e
 }
-
-func leaf(e *jsonschema.ValidationError) jsonschema.ErrorKind { return leafOf(e).ErrorKind }
 
 // what says what is wrong with a value.
 func what(e *jsonschema.ValidationError) string {
@@ -162,7 +162,7 @@ func what(e *jsonschema.ValidationError) string {
 		}
 		if got, ok := k.Got.(string); ok {
 			if near := nearest(words, got); len(near) > 0 {
-				return text + ", not " + shown(k.Got) + " (" + strings.TrimSuffix(didYouMean(head(near, 1)), "?") + "?)"
+				return text + ", not " + shown(k.Got) + " (" + didYouMean(head(near, 1)) + ")"
 			}
 		}
 		return text + ", not " + shown(k.Got)

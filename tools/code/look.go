@@ -36,16 +36,16 @@ func mentions(js []byte) bool {
 func (c *checker) look(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.DotExpression:
-		c.lookMember(n.Left, n.Identifier.Name.String(), n.Identifier.Idx)
+		c.lookIn(c.what(n.Left), n.Identifier.Name.String(), n.Identifier.Idx)
 		if id, ok := n.Left.(*ast.Identifier); ok && (id.Name == "process" || id.Name == "Deno" || id.Name == "Bun") {
 			c.lookAbsent(id)
 		}
 	case *ast.BracketExpression:
 		if name, ok := text(n.Member); ok {
-			c.lookMember(n.Left, name, n.Member.Idx0())
+			c.lookIn(c.what(n.Left), name, n.Member.Idx0())
 		}
 	case *ast.Binding:
-		if n.Initializer != nil && !c.isSkipped(n) {
+		if n.Initializer != nil && !c.params[n] {
 			c.lookPattern(n.Target, c.what(n.Initializer))
 		}
 	case *ast.NewExpression:
@@ -78,11 +78,7 @@ func (c *checker) lookAbsent(id *ast.Identifier) {
 	}
 }
 
-// lookMember finds servers and tools that are not there.
-func (c *checker) lookMember(left ast.Expression, name string, idx file.Idx) {
-	c.lookIn(c.what(left), name, idx)
-}
-
+// lookIn finds servers and tools that are not there.
 func (c *checker) lookIn(of thing, name string, idx file.Idx) {
 	if onObjects[name] || name == "" || of.kind != 'r' && of.kind != 's' {
 		return

@@ -12,6 +12,9 @@ import (
 // DefaultTokens is how long a reply gets unless somebody says so, in tokens of a model.
 const DefaultTokens = 6000
 
+// MinTokens is the shortest reply.
+const MinTokens = 400
+
 // Reply is what a model is told of a script's run. Each of its fields is cut to a share of the whole, so none drives out another.
 type Reply struct {
 	Status string          `json:"status"` // of the run: completed, failed, waiting, ...
@@ -65,13 +68,13 @@ type Outcome struct {
 	More     int // lines and calls that are not here
 }
 
-// NewReply makes a reply of at most about so many tokens; 0 means DefaultTokens, and fewer than 400 are 400. As JSON it has at most
+// NewReply makes a reply of at most about so many tokens; 0 means DefaultTokens, and fewer than MinTokens are MinTokens. As JSON it has at most
 // tokens times BytesPerToken bytes.
 func NewReply(o Outcome, tokens int) Reply {
 	if tokens <= 0 {
 		tokens = DefaultTokens
 	}
-	limit := max(tokens, 400) * BytesPerToken
+	limit := max(tokens, MinTokens) * BytesPerToken
 	for share := limit; ; share = share * 4 / 5 {
 		r := o.reply(share)
 		if data, err := json.Marshal(r); err == nil && len(data) <= limit || share < minCap {

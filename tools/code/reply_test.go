@@ -3,6 +3,7 @@ package code
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,14 @@ func manyFields(n int) string {
 		fmt.Fprintf(&b, `"f%d":%d,`, i, i)
 	}
 	return strings.TrimSuffix(b.String(), ",")
+}
+
+// What is too large to be read by its structure is cut as text, also by a limit near its size.
+func TestCapHuge(t *testing.T) {
+	in := slices.Clip([]byte(strings.Repeat("x", maxCapped+1)))
+	if out, notice := Cap(in, 10<<20, ""); len(out) > 10<<20 || notice == "" {
+		t.Errorf("%d bytes, notice %q", len(out), notice)
+	}
 }
 
 func TestFrame(t *testing.T) {

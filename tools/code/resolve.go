@@ -2,9 +2,10 @@ package code
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/dop251/goja/ast"
+
+	"github.com/skep-dev/skep/agent"
 )
 
 // declare notes where variables get their values.
@@ -13,11 +14,11 @@ func (c *checker) declare(n ast.Node) {
 	case *ast.ParameterList:
 		for _, p := range n.List {
 			c.bind(p.Target, decl{})
-			c.skip(p)
+			c.params[p] = true
 		}
 		c.bind(n.Rest, decl{})
 	case *ast.Binding:
-		if !c.isSkipped(n) {
+		if !c.params[n] {
 			c.bind(n.Target, decl{from: n.Initializer})
 		}
 	case *ast.CatchStatement:
@@ -26,7 +27,7 @@ func (c *checker) declare(n ast.Node) {
 		c.bind(n.Target, decl{})
 	case *ast.ForIntoVar:
 		c.bind(n.Binding.Target, decl{})
-		c.skip(n.Binding)
+		c.params[n.Binding] = true
 	case *ast.FunctionLiteral:
 		if n.Name != nil {
 			c.bind(n.Name, decl{})
@@ -45,15 +46,6 @@ func (c *checker) declare(n ast.Node) {
 		}
 	}
 }
-
-func (c *checker) skip(b *ast.Binding) {
-	if c.params == nil {
-		c.params = make(map[*ast.Binding]bool)
-	}
-	c.params[b] = true
-}
-
-func (c *checker) isSkipped(b *ast.Binding) bool { return c.params[b] }
 
 // maxPath is how deep a pattern may take a value apart.
 const maxPath = 8
@@ -210,9 +202,6 @@ func (c *checker) variable(name string) thing {
 		is = x
 	}
 	c.active = c.active[:len(c.active)-1]
-	if c.values == nil {
-		c.values = make(map[string]thing)
-	}
 	if len(c.active) == 0 {
 		c.values[name] = is
 	}
@@ -235,7 +224,7 @@ func (c *checker) member(of thing, name string) thing {
 		}
 	case 's':
 		if m, ok := of.server.byName[name]; ok && !onObjects[name] {
-			return thing{kind: 't', name: strings.Join([]string{of.server.name, m}, ".")}
+			return thing{kind: 't', name: agent.ToolName(of.server.name, m)}
 		}
 	}
 	return thing{}

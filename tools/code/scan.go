@@ -35,12 +35,9 @@ func scan(text string) []token {
 			i = lineEnd(text, i)
 			continue
 		case strings.HasPrefix(text[i:], "/*"):
-			end := strings.Index(text[i+2:], "*/")
-			if end < 0 {
-				return out
-			}
-			newline = newline || strings.Contains(text[i:i+2+end], "\n")
-			i += end + 4
+			end := commentEnd(text, i)
+			newline = newline || strings.Contains(text[i:end], "\n")
+			i = end
 			continue
 		case c == '"' || c == '\'':
 			kind = '"'
@@ -86,6 +83,13 @@ func wordByte(c byte) bool {
 func lineEnd(text string, i int) int {
 	if n := strings.IndexAny(text[i:], "\n\r"); n >= 0 {
 		return i + n
+	}
+	return len(text)
+}
+
+func commentEnd(text string, i int) int {
+	if n := strings.Index(text[i+2:], "*/"); n >= 0 {
+		return i + n + 4
 	}
 	return len(text)
 }
@@ -140,11 +144,7 @@ func holeEnd(text string, i, level int) int {
 			i = lineEnd(text, i)
 			continue
 		case strings.HasPrefix(text[i:], "/*"):
-			end := strings.Index(text[i+2:], "*/")
-			if end < 0 {
-				return len(text)
-			}
-			i += end + 4
+			i = commentEnd(text, i)
 			continue
 		case c == '{':
 			depth++

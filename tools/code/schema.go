@@ -171,11 +171,16 @@ func (d *document) resolve(ref string) *value {
 	if pointer, ok := strings.CutPrefix(ref, "#/"); ok {
 		return d.point(pointer)
 	}
+	d.name()
+	return d.named[ref]
+}
+
+// name finds the parts that have names. After it, a document does not change.
+func (d *document) name() {
 	if d.named == nil {
 		d.named = make(map[string]*value)
 		d.index(d.root)
 	}
-	return d.named[ref]
 }
 
 func (d *document) point(pointer string) *value {

@@ -81,7 +81,7 @@ func NewFinder(tools []agent.Tool, n *Names) *Finder {
 	return f
 }
 
-// argumentNames are the names of the properties of a schema, without reading it more than once.
+// argumentNames are the names of the properties of a schema, unless it is long.
 func argumentNames(schema []byte) []string {
 	if len(schema) > 64<<10 {
 		return nil

@@ -26,7 +26,6 @@ type typer struct {
 	inside bool            // there is an object or array between the type being defined and here
 	within map[*value]bool // schemas being written with none in between: a type may not be itself
 	left   int             // schemas that may still be written
-	far    bool            // a reference led elsewhere
 }
 
 // maxLists is how many lists of lists are written where no objects are any more.
@@ -86,7 +85,6 @@ func (t *typer) anyOf(parts []*value, depth int, indent string) expr {
 func (t *typer) ref(ref string, depth int, indent string) expr {
 	s := t.doc.resolve(ref)
 	if s == nil {
-		t.far = true
 		return plain(unknown)
 	}
 	name := t.names[s]

@@ -137,6 +137,7 @@ func compile(schema []byte) *compiled {
 		return c
 	}
 	c.doc = document{root: root}
+	c.doc.name() // it is read by several at once
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return c

@@ -3,6 +3,7 @@ package code
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/skep-dev/skep/agent"
@@ -129,4 +130,18 @@ func FuzzValidate(f *testing.F) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// A schema that names its parts is read by several checks at once, of arguments as deep as one likes.
+func TestValidateAtOnce(t *testing.T) {
+	schema := []byte(`{"type": "object", "required": ["a"], "properties": {"a": {"type": "object", "properties": {"b": {"$ref": "#deep"}}}},
+		"$defs": {"d": {"$anchor": "deep", "type": "object", "properties": {"c": {"$ref": "#deep"}}}}}`)
+	for range 50 {
+		var v Validator
+		var wait sync.WaitGroup
+		for i := range 8 {
+			wait.Go(func() { _ = v.Validate(schema, []byte([]string{`{}`, `{"a":{"b":{"c":1}}}`}[i%2])) })
+		}
+		wait.Wait()
+	}
 }

@@ -147,9 +147,9 @@ func (c *call) ask(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult,
 		return nil, agent.Errorf(agent.Failed, "server %s asks more than %d questions at a time", c.link.k.s.rec.Name, maxAsking)
 	}
 	defer c.link.endAsking()
-	c.clock.pause()
+	c.clock.Pause()
 	answer, err := c.o.Elicit(ctx, q)
-	c.clock.resume()
+	c.clock.Resume()
 	switch {
 	case err != nil:
 		return nil, err

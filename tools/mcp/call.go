@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,12 +29,11 @@ var errSession = errors.New("the session was lost")
 
 // call is one call under way.
 type call struct {
-	link   *link
-	tool   string
-	o      *tools.CallOptions
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	clock  *clock
+	link  *link
+	tool  string
+	o     *tools.CallOptions
+	ctx   context.Context
+	clock *tools.Clock
 
 	mu   sync.Mutex
 	told time.Time // when progress was last told of
@@ -73,22 +73,16 @@ func (s *source) Call(ctx context.Context, method string, args json.RawMessage, 
 func (l *link) call(ctx context.Context, method string, args json.RawMessage, o *tools.CallOptions) (agent.ToolResult, error) {
 	s := l.k.s
 	c := &call{link: l, tool: agent.ToolName(s.rec.Name, method), o: o}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
-	defer c.cancel(nil)
-	defer context.AfterFunc(l.ctx, func() { c.cancel(context.Cause(l.ctx)) })()
-	c.clock = newClock(s.timeout(), func() {
-		c.cancel(&agent.Error{
-			Kind: agent.Unavailable, Msg: fmt.Sprintf("server %s did not answer %s within %s; whether it has done it is not known", s.rec.Name, c.tool, s.timeout()),
-			Hint: "give the server a longer timeout, if the tool takes so long",
-		})
-		if l.proc != nil && l.proc.wire.stuck(s.timeout()/2) { // no answer will come after the one that never ends
-			l.proc.wire.fail(agent.Errorf(agent.Unavailable, "server %s began a message and did not end it", s.rec.Name))
-			s.work.Go(func() { l.close(nil) })
-		}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
+	c.ctx, c.clock = tools.Within(ctx, s.timeout(), &agent.Error{
+		Kind: agent.Unavailable, Msg: fmt.Sprintf("server %s did not answer %s within %s; whether it has done it is not known", s.rec.Name, c.tool, s.timeout()),
+		Hint: "give the server a longer timeout, if the tool takes so long",
 	})
-	defer c.clock.stop()
-	d := &delivery{abort: c.cancel}
-	c.ctx = context.WithValue(withDelivery(c.ctx, d), callKey{}, c)
+	defer c.clock.Stop()
+	d := &delivery{abort: cancel}
+	c.ctx = withDelivery(c.ctx, d)
 
 	token, params := l.enter(c), &mcp.CallToolParams{Name: method, Arguments: args}
 	defer l.leave(token)
@@ -97,6 +91,7 @@ func (l *link) call(ctx context.Context, method string, args json.RawMessage, o 
 	}
 	res, err := c.rounds(params)
 	if err != nil {
+		c.unstick()
 		left := d.left.Load()
 		if err = c.failure(err, left); !left {
 			err = tools.MarkUnsent(err)
@@ -105,7 +100,17 @@ func (l *link) call(ctx context.Context, method string, args json.RawMessage, o 
 	return res, err
 }
 
-type callKey struct{}
+// unstick leaves a program in the middle of a message when the call's time is over, here or at who calls: after one that never ends no answer will come.
+func (c *call) unstick() {
+	l := c.link
+	if l.proc == nil || l.ctx.Err() != nil || c.ctx.Err() == nil || agent.KindOf(context.Cause(c.ctx)) != agent.Unavailable {
+		return
+	}
+	if s := l.k.s; l.proc.wire.stuck(s.timeout() / 2) {
+		l.proc.wire.fail(agent.Errorf(agent.Unavailable, "server %s began a message and did not end it", s.rec.Name))
+		s.work.Go(func() { l.close(nil) })
+	}
+}
 
 // rounds makes the call, and again with what the server asks for, until it has a result (MCP 2026-07-28, multi round-trip requests).
 func (c *call) rounds(params *mcp.CallToolParams) (agent.ToolResult, error) {
@@ -219,7 +224,7 @@ func (l *link) rpcError(err error) (string, bool) {
 	case "client is closing", "server is closing", "rejected by transport":
 		return "", false
 	}
-	return fmt.Sprintf("%s (code %d)", kept(or(l.clean.String(e.Message), "an error without a message"), 4<<10), e.Code), true
+	return fmt.Sprintf("%s (code %d)", kept(cmp.Or(l.clean.String(e.Message), "an error without a message"), 4<<10), e.Code), true
 }
 
 // lost says why an exchange came to nothing.
@@ -276,41 +281,4 @@ func (l *link) progress(_ context.Context, req *mcp.ProgressNotificationClientRe
 	}
 	c.told = time.Now()
 	c.o.Progress(tools.Progress{Done: p.Progress, Total: p.Total, Message: kept(l.clean.String(p.Message), 1000)})
-}
-
-// clock is the time a call has, which stands still while a person is asked.
-type clock struct {
-	mu     sync.Mutex
-	timer  *time.Timer
-	left   time.Duration
-	since  time.Time
-	paused int
-}
-
-func newClock(d time.Duration, late func()) *clock {
-	return &clock{timer: time.AfterFunc(d, late), left: d, since: time.Now()}
-}
-
-func (c *clock) pause() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.paused++; c.paused == 1 && c.timer.Stop() {
-		c.left -= time.Since(c.since)
-	}
-}
-
-func (c *clock) resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.paused--; c.paused == 0 {
-		c.since = time.Now()
-		c.timer.Reset(max(c.left, time.Second))
-	}
-}
-
-func (c *clock) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.timer.Stop()
-	c.paused++ // it is never begun again
 }

@@ -53,8 +53,6 @@ func (s *source) newDoor(ctx context.Context, l *link) (*door, error) {
 	return d, nil
 }
 
-func (d *door) close() { d.stop() }
-
 // cause is what last went wrong, or nil.
 func (d *door) cause() error {
 	d.mu.Lock()

@@ -59,6 +59,18 @@ func TestAnswersThatDoNotCome(t *testing.T) {
 	}
 }
 
+// TestStuck has whoever calls end the call before the server's own time is over, as the catalogue does.
+func TestStuck(t *testing.T) {
+	rec := badly(t, "yes")
+	rec.Timeout = 600 * time.Millisecond
+	s := open(t, rec, nil, nil)
+	ctx, clock := tools.Within(t.Context(), 400*time.Millisecond, agent.Errorf(agent.Unavailable, "it is late"))
+	defer clock.Stop()
+	_, err := s.Call(ctx, "endless", nil, nil)
+	wantError(t, err, agent.Unavailable, false, "it is late")
+	until(t, "the server that is stuck is stopped", func() bool { return s.Status().State == agent.ServerFailed })
+}
+
 func TestGarbage(t *testing.T) {
 	s := open(t, badly(t, "banner"), nil, nil)
 	if got := call(t, s, "chatty", "", nil); !got.Text || string(got.Value) != `"fine"` {

@@ -133,7 +133,7 @@ var errClosed = agent.Errorf(agent.Unavailable, "the connection was closed")
 // ready takes a connection. k.mu is held.
 func (k *keeper) ready(l *link) {
 	k.link, k.inUse = l, 0
-	if again := k.begun; again {
+	if k.begun {
 		k.s.work.Go(k.s.changed) // it may be another server by now
 	}
 	if k.failures > 0 {
@@ -202,44 +202,43 @@ func (k *keeper) release(l *link) {
 	}
 }
 
+// leave lets go of a connection, which is closed for a reason. It reports whether l was the one that is kept. k.mu is held.
+func (k *keeper) leave(l *link, why error) bool {
+	if k.link != l {
+		return false
+	}
+	k.link = nil
+	k.idle.Stop()
+	k.s.work.Go(func() { l.close(why) })
+	return true
+}
+
 // rest leaves a connection that has not been used for long.
 func (k *keeper) rest(l *link) {
 	k.mu.Lock()
-	if k.link != l || k.inUse > 0 || k.closed {
-		k.mu.Unlock()
-		return
+	defer k.mu.Unlock()
+	if k.inUse == 0 && k.leave(l, errClosed) {
+		k.set(agent.ServerIdle, nil)
+		k.failures = 0
 	}
-	k.link = nil
-	k.set(agent.ServerIdle, nil)
-	k.failures = 0
-	k.s.work.Go(func() { l.close(errClosed) })
-	k.mu.Unlock()
 }
 
 // drop leaves a connection that its server no longer knows, so that the next use makes another.
 func (k *keeper) drop(l *link) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.link != l {
-		return
+	if k.leave(l, errClosed) {
+		k.set(agent.ServerIdle, nil)
 	}
-	k.link = nil
-	k.idle.Stop()
-	k.set(agent.ServerIdle, nil)
-	k.s.work.Go(func() { l.close(errClosed) })
 }
 
 // deny notes that the server wants authorization, again or for more.
 func (k *keeper) deny(l *link, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.link != l {
-		return
+	if k.leave(l, err) {
+		k.failed(err)
 	}
-	k.link = nil
-	k.idle.Stop()
-	k.failed(err)
-	k.s.work.Go(func() { l.close(err) })
 }
 
 func (k *keeper) close() {

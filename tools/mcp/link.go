@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,7 +80,7 @@ func (k *keeper) dialOnce(ctx context.Context, revision string) (*link, error) {
 		l.end(err)
 		return nil, err
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "skep", Title: "Skep", Version: or(k.s.o.Version, "dev")}, &mcp.ClientOptions{
+	client := mcp.NewClient(&mcp.Implementation{Name: "skep", Title: "Skep", Version: cmp.Or(k.s.o.Version, "dev")}, &mcp.ClientOptions{
 		Logger:                      slog.New(slog.DiscardHandler),
 		Capabilities:                &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}},
 		ElicitationHandler:          l.elicit,
@@ -207,7 +208,7 @@ func (l *link) close(err error) {
 			_ = l.conn.Close()
 		}
 		if l.door != nil {
-			l.door.close()
+			l.door.stop()
 		}
 	})
 	<-l.gone
@@ -260,11 +261,4 @@ func plain(text string) string {
 		text = strings.TrimPrefix(text, prefix)
 	}
 	return kept(text, 500)
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -75,7 +75,6 @@ const callTimeout = time.Minute
 type source struct {
 	rec     agent.ToolServer
 	o       Options
-	url     *url.URL // of http and sse
 	changed func()
 
 	mu      sync.Mutex
@@ -114,7 +113,7 @@ func Open(_ context.Context, rec agent.ToolServer, o *Options, changed func()) (
 	return s, nil
 }
 
-func (s *source) check() (err error) {
+func (s *source) check() error {
 	bad := func(format string, args ...any) error {
 		return agent.Errorf(agent.Invalid, "server "+s.rec.Name+": "+format, args...)
 	}
@@ -132,8 +131,8 @@ func (s *source) check() (err error) {
 			}
 		}
 	case agent.MCPHTTP, agent.MCPSSE:
-		s.url, err = url.Parse(s.rec.URL)
-		if err != nil || s.url.Scheme != "http" && s.url.Scheme != "https" || s.url.Host == "" || s.url.User != nil || s.url.Fragment != "" {
+		u, err := url.Parse(s.rec.URL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
 			return bad("its URL is none of a web server, such as https://mcp.example.com/mcp")
 		}
 		if s.way() == nil {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func (s *source) offer(raw json.RawMessage) (tools.Offer, error) {
 	hints, title := annotations(said.Annotations)
 	return tools.Offer{
 		Tool: agent.Tool{
-			Method: said.Name, Title: or(said.Title, title), Description: said.Description, Input: input, Output: output,
+			Method: said.Name, Title: cmp.Or(said.Title, title), Description: said.Description, Input: input, Output: output,
 			Digest: agent.DigestOf(canonical),
 		},
 		Hints: hints,

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +34,6 @@ type process struct {
 	wire   *wire
 	stderr *tail
 	done   chan struct{} // closed when it has ended and was reaped
-	state  *os.ProcessState
 }
 
 // spawn starts the record's program.
@@ -93,7 +93,6 @@ func (s *source) begin(p *process, clean *scrub.Scrubber) error {
 			return
 		}
 		_ = p.cmd.Wait()
-		p.state = p.cmd.ProcessState
 		killGroup(p.cmd.Process.Pid) // what it has left behind
 		close(p.done)
 	})
@@ -120,10 +119,6 @@ func (p *process) end() {
 	if waitFor(p.done, termAfter) {
 		return
 	}
-	p.kill()
-}
-
-func (p *process) kill() {
 	killGroup(p.cmd.Process.Pid)
 	_ = p.wire.Close()
 	<-p.done
@@ -142,11 +137,10 @@ func waitFor(done <-chan struct{}, d time.Duration) bool {
 
 // fate says how the program has ended. p.done is closed.
 func (p *process) fate() string {
-	what := "ended"
-	if ws, ok := p.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		what = "was killed by signal " + fmt.Sprint(int(ws.Signal()))
-	} else if p.state != nil {
-		what = "ended with exit code " + fmt.Sprint(p.state.ExitCode())
+	state := p.cmd.ProcessState
+	what := "ended with exit code " + strconv.Itoa(state.ExitCode())
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		what = "was killed by signal " + strconv.Itoa(int(ws.Signal()))
 	}
 	if last := p.stderr.last(); last != "" {
 		what += `, and said "` + last + `"`

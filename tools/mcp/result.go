@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"path"
@@ -67,7 +68,7 @@ func (c *call) result(raw json.RawMessage) (agent.ToolResult, error) {
 	switch {
 	case said.IsError:
 		if text == "" {
-			text = or(string(said.Structured), "it gave no reason")
+			text = cmp.Or(string(said.Structured), "it gave no reason")
 		}
 		return agent.ToolResult{}, agent.Errorf(agent.Failed, "%s", kept(text, maxFailure))
 	case len(said.Structured) > 0 && string(said.Structured) != "null":
@@ -89,7 +90,7 @@ func (c *call) result(raw json.RawMessage) (agent.ToolResult, error) {
 // value is what stands for a part in a result of several; what is no JSON goes to blobs.
 func (p part) value(raw json.RawMessage, blobs *[]agent.ToolBlob) any {
 	blob := func(name, kind string, body []byte) any {
-		*blobs = append(*blobs, agent.ToolBlob{Name: name, Type: or(kind, "application/octet-stream"), Body: body})
+		*blobs = append(*blobs, agent.ToolBlob{Name: name, Type: cmp.Or(kind, "application/octet-stream"), Body: body})
 		return map[string]int{"$blob": len(*blobs) - 1}
 	}
 	switch p.Type {
@@ -102,7 +103,7 @@ func (p part) value(raw json.RawMessage, blobs *[]agent.ToolBlob) any {
 		switch {
 		case r == nil:
 		case r.Text != nil:
-			return map[string]string{"uri": r.URI, "type": or(r.MIMEType, "text/plain"), "text": *r.Text}
+			return map[string]string{"uri": r.URI, "type": cmp.Or(r.MIMEType, "text/plain"), "text": *r.Text}
 		default:
 			return blob(fileName(r.URI), r.MIMEType, r.Blob)
 		}
@@ -116,7 +117,7 @@ func fileName(uri string) string {
 	if err != nil {
 		return ""
 	}
-	name := path.Base(or(u.Path, u.Opaque))
+	name := path.Base(cmp.Or(u.Path, u.Opaque))
 	if name == "." || name == "/" || name == ".." || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return ""
 	}

@@ -10,47 +10,47 @@ import (
 
 // expand puts the values of secrets in the place of each ${secret:NAME} of a text, and returns those values besides.
 func (s *source) expand(ctx context.Context, text, to string) (out string, values []string, err error) {
+	out, err = replace(text, func(name string) (string, error) {
+		if s.o.Secret == nil {
+			return "", agent.Errorf(agent.Unavailable, "secret %q is named, and there is no vault", name)
+		}
+		value, err := s.o.Secret(ctx, s.rec.App, name, to)
+		values = append(values, value)
+		return value, err
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	return out, values, nil
+}
+
+// names checks what secrets a text names.
+func names(text string) error {
+	_, err := replace(text, func(string) (string, error) { return "", nil })
+	return err
+}
+
+// replace puts what with returns in the place of each ${secret:NAME}.
+func replace(text string, with func(name string) (string, error)) (string, error) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "${secret:")
 		b.WriteString(before)
 		if !found {
-			return b.String(), values, nil
+			return b.String(), nil
 		}
 		name, after, found := strings.Cut(rest, "}")
 		if !found {
-			return "", nil, agent.Errorf(agent.Invalid, "${secret: has no } after it")
+			return "", agent.Errorf(agent.Invalid, "${secret: has no } after it")
 		}
 		if err := agent.CheckName("secret", name); err != nil {
-			return "", nil, err
+			return "", err
 		}
-		if s.o.Secret == nil {
-			return "", nil, agent.Errorf(agent.Unavailable, "secret %q is named, and there is no vault", name)
-		}
-		value, err := s.o.Secret(ctx, s.rec.App, name, to)
+		value, err := with(name)
 		if err != nil {
-			return "", nil, err
+			return "", err
 		}
-		values = append(values, value)
 		b.WriteString(value)
-		text = after
-	}
-}
-
-// names checks what secrets a text names.
-func names(text string) error {
-	for {
-		_, rest, found := strings.Cut(text, "${secret:")
-		if !found {
-			return nil
-		}
-		name, after, found := strings.Cut(rest, "}")
-		if !found {
-			return agent.Errorf(agent.Invalid, "${secret: has no } after it")
-		}
-		if err := agent.CheckName("secret", name); err != nil {
-			return err
-		}
 		text = after
 	}
 }

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,39 +19,25 @@ func (t tapping) Connect(context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tapped{Connection: c, taps: map[jsonrpc.ID]*tap{}}, nil
+	return &tapped{Connection: c}, nil
 }
 
 type tapped struct {
 	mcp.Connection
-	mu   sync.Mutex
-	taps map[jsonrpc.ID]*tap
+	taps taps
 }
 
 func (c *tapped) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
-	if res, ok := msg.(*jsonrpc.Response); ok && err == nil {
-		c.mu.Lock()
-		t := c.taps[res.ID]
-		delete(c.taps, res.ID)
-		c.mu.Unlock()
-		t.take(res.Result)
+	if err == nil {
+		c.taps.pass(msg)
 	}
 	return msg, err
 }
 
 func (c *tapped) Write(ctx context.Context, msg jsonrpc.Message) error {
-	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
-		if t := tapOf(ctx); t != nil {
-			c.mu.Lock()
-			c.taps[req.ID] = t
-			c.mu.Unlock()
-			context.AfterFunc(ctx, func() {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				delete(c.taps, req.ID)
-			})
-		}
+	if req, ok := msg.(*jsonrpc.Request); ok {
+		c.taps.expect(ctx, req)
 	}
 	return c.Connection.Write(ctx, msg)
 }

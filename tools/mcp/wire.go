@@ -35,8 +35,9 @@ type wire struct {
 	queue   []jsonrpc.Message
 	garbage int64
 
+	taps taps
+
 	mu    sync.Mutex
-	taps  map[jsonrpc.ID]*tap
 	since time.Time // when the line that is being read began; zero between lines
 	bad   error     // why the connection ended
 
@@ -46,7 +47,7 @@ type wire struct {
 
 func newWire(name string, stdin, stdout *os.File, b Bounds, clean *scrub.Scrubber, junk func([]byte)) *wire {
 	w := &wire{
-		name: name, stdout: stdout, stdin: stdin, bounds: b, clean: clean, junk: junk, taps: map[jsonrpc.ID]*tap{},
+		name: name, stdout: stdout, stdin: stdin, bounds: b, clean: clean, junk: junk,
 	}
 	w.in = bufio.NewReaderSize(stamped{w}, 64<<10)
 	return w
@@ -78,7 +79,7 @@ func (w *wire) Read(context.Context) (jsonrpc.Message, error) {
 		if len(w.queue) > 0 {
 			msg := w.queue[0]
 			w.queue = w.queue[1:]
-			w.tapped(msg)
+			w.taps.pass(msg)
 			return msg, nil
 		}
 		line, err := w.line()
@@ -180,19 +181,6 @@ func decode(line []byte) ([]jsonrpc.Message, error) {
 	return msgs, nil
 }
 
-// tapped gives a response's own JSON to who waits for it.
-func (w *wire) tapped(msg jsonrpc.Message) {
-	res, ok := msg.(*jsonrpc.Response)
-	if !ok {
-		return
-	}
-	w.mu.Lock()
-	t := w.taps[res.ID]
-	delete(w.taps, res.ID)
-	w.mu.Unlock()
-	t.take(res.Result)
-}
-
 // Write is the SDK's.
 func (w *wire) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
@@ -203,16 +191,7 @@ func (w *wire) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return err
 	}
 	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
-		if t := tapOf(ctx); t != nil {
-			w.mu.Lock()
-			w.taps[req.ID] = t
-			w.mu.Unlock()
-			context.AfterFunc(ctx, func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				delete(w.taps, req.ID)
-			})
-		}
+		w.taps.expect(ctx, req)
 		deliveryOf(ctx).leave()
 	}
 	w.write.Lock()

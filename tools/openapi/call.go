@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -35,10 +36,11 @@ func (s *source) Call(ctx context.Context, method string, args json.RawMessage, 
 	if err != nil {
 		return agent.ToolResult{}, tools.MarkUnsent(err)
 	}
-	g := &guard{s: s, origin: req.origin}
-	res, err := s.out.Do(ctx, g, &req.Request)
+	var left atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }})
+	res, err := s.out.Do(ctx, &guard{s, req.origin}, &req.Request)
 	if err != nil {
-		if !g.signed.Load() { // it has not even been allowed to go
+		if !left.Load() {
 			err = tools.MarkUnsent(err)
 		}
 		return agent.ToolResult{}, err
@@ -59,7 +61,7 @@ func (s *source) request(op *operation, raw json.RawMessage, key string) (*reque
 		return nil, err
 	}
 	if strings.Contains(string(raw), "secret:") && namesSecret(args) {
-		return nil, agent.Errorf(agent.Invalid, "the arguments name a secret; only the record of the server can: %s", "its headers and its URL")
+		return nil, agent.Errorf(agent.Invalid, "the arguments name a secret; only the record of the server can: its headers and its URL")
 	}
 	at := s.base
 	if op.server != "" && s.record.URL == "" {
@@ -202,7 +204,6 @@ func namesSecret(v any) bool {
 type guard struct {
 	s      *source
 	origin string
-	signed atomic.Bool // from then on a request may have left
 }
 
 func (g *guard) Allow(_ context.Context, r agent.Request) error {
@@ -217,22 +218,17 @@ func (g *guard) Allow(_ context.Context, r agent.Request) error {
 
 func (g *guard) Sign(ctx context.Context, r *http.Request, to agent.Request) (egress.Cleaner, error) {
 	if len(g.s.secrets) == 0 {
-		g.signed.Store(true)
 		return nil, nil
 	}
 	if g.s.opts.Sign == nil {
 		return nil, agent.Errorf(agent.Unavailable, "this server keeps no secrets")
 	}
-	clean, err := g.s.opts.Sign(ctx, g.s.record, func(name string) error {
+	return g.s.opts.Sign(ctx, g.s.record, func(name string) error {
 		if !g.s.secrets[name] {
 			return agent.Errorf(agent.Denied, "the record of the server does not name the secret %q", name)
 		}
 		return nil
 	}, r, to)
-	if err == nil {
-		g.signed.Store(true)
-	}
-	return clean, err
 }
 
 // result is what a response says: JSON as it is, text as text, anything else as bytes.

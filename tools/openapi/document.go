@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -132,7 +132,7 @@ func read(t *openapi3.T) (*document, error) {
 	if len(d.ops) == 0 {
 		return nil, agent.Errorf(agent.Invalid, "the OpenAPI document has no operations under paths")
 	}
-	sort.Slice(d.ops, func(i, j int) bool { return d.ops[i].name < d.ops[j].name })
+	slices.SortFunc(d.ops, func(a, b *operation) int { return strings.Compare(a.name, b.name) })
 	d.auth = authWords(t)
 	return d, nil
 }
@@ -307,12 +307,7 @@ func authWords(t *openapi3.T) []string {
 }
 
 func sortedKeys[M ~map[string]V, V any](m M) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.Sorted(maps.Keys(m))
 }
 
 // base is where the API is.

@@ -143,7 +143,7 @@ func (p param) inQuery(v any) []string {
 		return []string{name + "=" + escape(text(v), p.reserved)}
 	}
 	if p.style == "deepObject" {
-		return deep(name, v, p.reserved, 0)
+		return deep(name, v, p.reserved)
 	}
 	parts := escapeAll(list, p.reserved)
 	if members != nil {
@@ -169,17 +169,17 @@ func (p param) inQuery(v any) []string {
 }
 
 // deep is name[member]=value. What the specification leaves open, members that are objects or lists, goes as most servers read it.
-func deep(name string, v any, reserved bool, depth int) []string {
+func deep(name string, v any, reserved bool) []string {
 	var out []string
 	switch v := v.(type) {
 	case map[string]any:
 		for _, k := range sortedKeys(v) {
-			out = append(out, deep(name+"["+escape(k, false)+"]", v[k], reserved, depth+1)...)
+			out = append(out, deep(name+"["+escape(k, false)+"]", v[k], reserved)...)
 		}
 		return out
 	case []any:
 		for _, x := range v {
-			out = append(out, deep(name, x, reserved, depth+1)...)
+			out = append(out, deep(name, x, reserved)...)
 		}
 		return out
 	}

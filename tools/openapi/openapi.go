@@ -8,6 +8,7 @@ package openapi
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -71,7 +72,7 @@ func Check(text []byte) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	return Summary{Title: doc.title, Version: doc.version, URL: doc.server, Tools: len(doc.ops), Auth: doc.auth}, nil
+	return doc.summary(), nil
 }
 
 // CheckServer is Check for the record of a server, whose document text is: its URL must be there and whole.
@@ -83,7 +84,11 @@ func CheckServer(s agent.ToolServer, text []byte) (Summary, error) {
 	if _, err := doc.base(s); err != nil {
 		return Summary{}, err
 	}
-	return Summary{Title: doc.title, Version: doc.version, URL: doc.server, Tools: len(doc.ops), Auth: doc.auth}, nil
+	return doc.summary(), nil
+}
+
+func (d *document) summary() Summary {
+	return Summary{Title: d.title, Version: d.version, URL: d.server, Tools: len(d.ops), Auth: d.auth}
 }
 
 // source is one API.
@@ -155,10 +160,7 @@ func isSet(set map[string]string, name string) bool {
 
 // without is the schema of an object without a property, or where keep is said with it as one that may be left out.
 func without(in schema, arg string, keep bool) schema {
-	out, props := schema{}, schema{}
-	for k, v := range in {
-		out[k] = v
-	}
+	out, props := maps.Clone(in), schema{}
 	for k, v := range in["properties"].(schema) {
 		if keep || k != arg {
 			props[k] = v

@@ -209,6 +209,28 @@ func TestCalls(t *testing.T) {
 	}
 }
 
+// TestUnsent tells requests that certainly have not left from those that may have.
+func TestUnsent(t *testing.T) {
+	srv, open := api(t)
+	there := open(agent.ToolServer{URL: srv.URL + "/v1", Private: true, Header: map[string]string{"X-Key": "${secret:KEY}"}})
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for _, c := range []struct {
+		src    tools.Source
+		id     string
+		unsent bool
+	}{
+		{there, "missing", false}, {there, "away", false}, {there, "..", true},
+		{open(agent.ToolServer{URL: gone.URL, Private: true}), "7", true}, // nobody listens there
+		{open(agent.ToolServer{URL: srv.URL + "/v1"}), "7", true},         // an address that is refused
+	} {
+		_, err := c.src.Call(t.Context(), "getItem", fmt.Appendf(nil, `{"id":%q,"X-Key":"k"}`, c.id), nil)
+		if err == nil || tools.Unsent(err) != c.unsent {
+			t.Errorf("%s: %v, unsent %t", c.id, err, tools.Unsent(err))
+		}
+	}
+}
+
 // TestPrivate wants an API on this machine refused unless its record allows it.
 func TestPrivate(t *testing.T) {
 	srv, open := api(t)

@@ -45,10 +45,9 @@ func newCommandPattern(s string) (*commandPattern, error) {
 	if c.fixed < 0 {
 		c.fixed = len(c.words)
 	}
-	for _, w := range c.words[:1] {
-		if w.text == "|" || w.text == "&&" || w.text == ";" {
-			return nil, agent.Errorf(agent.Invalid, "a rule is about one command of a line: write a rule for each")
-		}
+	switch c.words[0].text {
+	case "|", "&&", ";":
+		return nil, agent.Errorf(agent.Invalid, "a rule is about one command of a line: write a rule for each")
 	}
 	for _, w := range c.words {
 		switch w.text {
@@ -62,31 +61,17 @@ func newCommandPattern(s string) (*commandPattern, error) {
 // fields splits at blanks that stand in no quotes.
 func fields(s string) []string {
 	var out []string
-	var quote byte
-	start := -1
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		blank := quote == 0 && (c == ' ' || c == '\t' || c == '\n')
-		if blank {
-			if start >= 0 {
-				out = append(out, s[start:i])
-			}
-			start = -1
+	start := 0
+	for i, c := range unquoted(s) {
+		if c != ' ' && c != '\t' && c != '\n' {
 			continue
 		}
-		if start < 0 {
-			start = i
+		if i > start {
+			out = append(out, s[start:i])
 		}
-		switch {
-		case c == '\\':
-			i++
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote = c
-		}
+		start = i + 1
 	}
-	if start >= 0 {
+	if start < len(s) {
 		out = append(out, s[start:])
 	}
 	return out
@@ -198,11 +183,11 @@ func (p *commandPattern) matches(c *shell.Command) truth {
 	if len(rest) < len(p.words)-1 && (len(rest) == 0 || !rest[len(rest)-1].star) {
 		rest = append(rest, commandWord{star: true})
 	}
-	return min(t, inOrder(rest, c.Words[1:], c.Open, 0))
+	return min(t, inOrder(rest, c.Words[1:], c.Open))
 }
 
 // inOrder tells whether words match in order; options in between may be passed over, alone or with the word that follows as their value.
-func inOrder(p []commandWord, words []shell.Word, open bool, depth int) truth {
+func inOrder(p []commandWord, words []shell.Word, open bool) truth {
 	type place struct{ p, w int }
 	seen := map[place]truth{}
 	var from func(pi, wi int) truth
@@ -213,7 +198,7 @@ func inOrder(p []commandWord, words []shell.Word, open bool, depth int) truth {
 		}
 		seen[at] = no
 		defer func() { seen[at] = t }()
-		for pi < len(p) && p[pi].star {
+		if pi < len(p) && p[pi].star {
 			if pi+1 == len(p) {
 				return yes
 			}
@@ -242,7 +227,7 @@ func inOrder(p []commandWord, words []shell.Word, open bool, depth int) truth {
 				}
 			} else {
 				t = min(maybe, from(pi+1, wi+1))
-				if w.Split && t == no && pi+1 <= len(p) {
+				if w.Split && t == no {
 					t = min(maybe, from(pi+1, wi))
 				}
 			}
@@ -261,7 +246,7 @@ func inOrder(p []commandWord, words []shell.Word, open bool, depth int) truth {
 		}
 		return t
 	}
-	if len(words) > 512 || depth > 0 {
+	if len(words) > 512 {
 		return maybe
 	}
 	return from(0, 0)

@@ -31,7 +31,7 @@ func Convert(program string, data []byte, n Names) (Converted, error) {
 	if len(data) > MaxText {
 		return Converted{}, agent.Errorf(agent.Invalid, "the file has more than %d bytes", MaxText)
 	}
-	c := &converter{names: n, defaults: map[string]string{}}
+	c := &converter{names: n, defaults: map[string]string{}, left: []string{}}
 	for _, d := range []struct {
 		field *string
 		name  string
@@ -81,6 +81,21 @@ func (c *converter) rule(what, line string, extra ...string) {
 	}
 }
 
+// changes are the effects of tools that do more than read.
+var changes = []string{"modify", "modify_execute", "execute"}
+
+// otherwise sets the verdict of tools with those effects that no rule is about.
+func (c *converter) otherwise(what, verdict string, effects ...string) {
+	var v agent.Verdict
+	if v.UnmarshalText([]byte(verdict)) != nil {
+		c.skip(what, "it is none of allow, ask and deny")
+		return
+	}
+	for _, e := range effects {
+		c.defaults[e] = v.String()
+	}
+}
+
 func (c *converter) done(program string) (Converted, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Made of the rules of %s.\n", program)
@@ -103,7 +118,7 @@ func (c *converter) done(program string) (Converted, error) {
 	for _, l := range c.left {
 		b.WriteString("# not taken over: " + strings.Join(strings.Fields(l), " ") + "\n")
 	}
-	out := Converted{Text: b.String(), Rules: len(c.lines), Left: append([]string{}, c.left...)}
+	out := Converted{Text: b.String(), Rules: len(c.lines), Left: c.left}
 	if _, err := Parse([]byte(out.Text), "policy"); err != nil {
 		return out, agent.Wrap(agent.Internal, err, "what was made of the rules is no policy: "+agent.AsError(err).Msg)
 	}
@@ -113,8 +128,7 @@ func (c *converter) done(program string) (Converted, error) {
 // quoteYAML writes a line so that YAML reads it back.
 func quoteYAML(s string) string {
 	if strings.Contains(s, ": ") || strings.Contains(s, " #") || strings.HasSuffix(s, ":") || strings.ContainsAny(s[:1], "'\"*&!{[%@`>|?-") || strings.ContainsAny(s, "\n\t") {
-		q, _ := json.Marshal(s)
-		return string(q)
+		return quoteAlways(s)
 	}
 	return s
 }
@@ -143,9 +157,9 @@ func (c *converter) claude(data []byte) error {
 	switch m := in.Permissions.DefaultMode; m {
 	case "", "default":
 	case "acceptEdits":
-		c.defaults["modify"] = "allow"
+		c.otherwise("defaultMode "+m, "allow", "modify")
 	case "dontAsk":
-		c.defaults["modify"], c.defaults["modify_execute"], c.defaults["execute"] = "deny", "deny", "deny"
+		c.otherwise("defaultMode "+m, "deny", changes...)
 	default:
 		c.skip("defaultMode "+m, "there is no counterpart; the defaults ask")
 	}

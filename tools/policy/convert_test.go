@@ -68,6 +68,19 @@ prefix_rule(pattern=["rm"], decision="forbidden")
 	}
 }
 
+// A default that is no verdict is left out, whatever it holds.
+func TestConvertDefaults(t *testing.T) {
+	for _, in := range []string{
+		`{"permission":"allow\nunattended: ask"}`, `{"permission":{"*":"allow\nunattended: ask"}}`, `{"permission":{"bash":{"*":"allow\nunattended: ask"}}}`,
+		`{"permission":{"bash":{"*":"maybe"}}}`,
+	} {
+		out, err := Convert("opencode", []byte(in), Names{})
+		if err != nil || len(out.Left) != 1 || !strings.Contains(out.Text, "\nexecute: ask\n") || strings.Contains(out.Text, "\nunattended") {
+			t.Errorf("%s: %v %+v", in, err, out)
+		}
+	}
+}
+
 func FuzzConvert(f *testing.F) {
 	f.Add("claude-code", `{"permissions":{"allow":["Bash(git log:*)","Read(//x)"],"deny":["mcp__a__b"]}}`)
 	f.Add("opencode", `{"permission":{"bash":{"*":"ask","git *":"allow"},"edit":"deny"}}`)

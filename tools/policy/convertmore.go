@@ -25,9 +25,7 @@ func (c *converter) opencode(data []byte) error {
 		return agent.Errorf(agent.Invalid, "permission cannot be read: %s", err)
 	}
 	if v.kind == text {
-		for _, e := range []string{"modify", "modify_execute", "execute"} {
-			c.defaults[e] = v.text
-		}
+		c.otherwise("permission "+v.text, v.text, changes...)
 		return nil
 	}
 	if v.kind != object {
@@ -52,9 +50,7 @@ func (c *converter) opencodeTool(key string, v *value) {
 		tool = c.names.Web
 	case "*":
 		if v.kind == text {
-			for _, e := range []string{"modify", "modify_execute", "execute"} {
-				c.defaults[e] = v.text
-			}
+			c.otherwise("* "+v.text, v.text, changes...)
 			return
 		}
 	case "external_directory", "doom_loop", "websearch", "task", "skill", "todowrite", "todoread", "question", "lsp", "codesearch":
@@ -82,7 +78,7 @@ func (c *converter) opencodeTool(key string, v *value) {
 		what := fmt.Sprintf("%s %s %s", key, pattern, verdict)
 		switch {
 		case pattern == "*" && key == "bash":
-			c.defaults["execute"] = verdict
+			c.otherwise(what, verdict, "execute")
 		case pattern == "*":
 			c.skip(what, "a rule for all would win over narrower ones that allow; the default by effect holds")
 		case key == "bash":

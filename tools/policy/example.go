@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -138,11 +139,7 @@ func (p *Policy) call(e example, tools []agent.Tool) Call {
 // are unclassified.
 func (p *Policy) Test(tools ...agent.Tool) []Failure {
 	var out []Failure
-	rules := p.rules
-	for i := range p.agents {
-		rules = append(rules[:len(rules):len(rules)], p.agents[i].rules...)
-	}
-	for _, r := range rules {
+	for _, r := range p.allRules() {
 		for _, e := range r.match {
 			if got := p.hits(r, p.call(e, tools)); got != yes {
 				out = append(out, Failure{From: e.from, Example: e.text, Rule: r.text, Want: "match", Got: got.String()})
@@ -165,16 +162,19 @@ func (p *Policy) Test(tools ...agent.Tool) []Failure {
 // Examples is how many examples stand in the policy.
 func (p *Policy) Examples() int {
 	n := len(p.tests)
-	count := func(rules []*rule) {
-		for _, r := range rules {
-			n += len(r.match) + len(r.notMatch)
-		}
-	}
-	count(p.rules)
-	for i := range p.agents {
-		count(p.agents[i].rules)
+	for _, r := range p.allRules() {
+		n += len(r.match) + len(r.notMatch)
 	}
 	return n
+}
+
+// allRules are the rules, those for agents last.
+func (p *Policy) allRules() []*rule {
+	all := slices.Clone(p.rules)
+	for i := range p.agents {
+		all = append(all, p.agents[i].rules...)
+	}
+	return all
 }
 
 // hits tells whether a rule is about a call. One that allows has to be about all of it.

@@ -21,10 +21,12 @@ const (
 	MaxRules = 2000      // rules, hooks and examples, each
 )
 
-// DefaultTimeout is how long a question stands unless the policy says otherwise; MaxTimeout the most it can say.
+// DefaultTimeout is how long a question stands unless the policy says otherwise; MaxTimeout the most it can say. maxHold is the longest that an
+// approval can hold.
 const (
 	DefaultTimeout = time.Hour
 	MaxTimeout     = 30 * 24 * time.Hour
+	maxHold        = 30 * 24 * time.Hour
 )
 
 // fault is a mistake at a place of the text.
@@ -409,11 +411,10 @@ func (r *reader) agents(n ast.Node) *fault {
 		return f
 	}
 	for _, kv := range list {
-		g, err := newGlob(kv.key)
+		g, err := globOf(plainGlob, kv.key)
 		if err != nil {
 			return r.wrong(kv.at, err)
 		}
-		g.kind = plainGlob
 		sec := section{name: g, text: kv.key}
 		body, f := r.pairs(kv.value, "an agent")
 		if f != nil {

@@ -44,22 +44,21 @@ func (p *Policy) floor(s *scene) string {
 	return ""
 }
 
+// guardGlobs are patterns of a folder and all that is in it, also by way of a home folder.
 func guardGlobs(p string) []*glob {
-	var out []*glob
 	p = path.Clean(p)
-	list := []string{escapeGlob(p), escapeGlob(p) + "/**"}
+	list := []string{p}
 	if at := parts(p); len(at) > 2 && at[1] == "root" {
-		list = append(list, escapeGlob("~/"+strings.Join(at[2:], "/")), escapeGlob("~/"+strings.Join(at[2:], "/"))+"/**")
+		list = append(list, "~/"+strings.Join(at[2:], "/"))
 	} else if len(at) > 3 && (at[1] == "home" || at[1] == "Users") {
-		list = append(list, escapeGlob("~/"+strings.Join(at[3:], "/")), escapeGlob("~/"+strings.Join(at[3:], "/"))+"/**")
+		list = append(list, "~/"+strings.Join(at[3:], "/"))
 	}
-	for _, text := range list {
-		if g, err := newGlob(text); err == nil {
-			g.kind = pathGlob
-			for i := range g.alts {
-				g.alts[i].parts, g.alts[i].foldedParts = parts(g.alts[i].text), parts(g.alts[i].folded)
+	var out []*glob
+	for _, folder := range list {
+		for _, text := range []string{escapeGlob(folder), escapeGlob(folder) + "/**"} {
+			if g, err := globOf(pathGlob, text); err == nil {
+				out = append(out, g)
 			}
-			out = append(out, g)
 		}
 	}
 	return out

@@ -34,18 +34,25 @@ type alternative struct {
 }
 
 // newGlob reads a pattern. Kinds are told from its shape: what looks like a path is compared as one.
-func newGlob(s string) (*glob, error) {
-	g := &glob{text: s, any: s == "*" || s == "**", lit: !strings.ContainsAny(s, `*?{\`)}
+func newGlob(s string) (*glob, error) { return globOf(shape(s), s) }
+
+func shape(s string) globKind {
+	switch {
+	case strings.Contains(s, "://"):
+		return urlGlob
+	case strings.HasPrefix(s, "/"), strings.HasPrefix(s, "~/"), s == "~", strings.HasPrefix(s, "./"), strings.HasPrefix(s, "../"), strings.HasPrefix(s, "**/"),
+		strings.HasPrefix(s, "{/"), strings.Contains(s, "/**"), len(s) > 2 && s[1] == ':' && (s[2] == '/' || s[2] == '\\'):
+		return pathGlob
+	}
+	return plainGlob
+}
+
+// globOf reads a pattern of the given kind.
+func globOf(kind globKind, s string) (*glob, error) {
+	g := &glob{text: s, kind: kind, any: s == "*" || s == "**", lit: !strings.ContainsAny(s, `*?{\`)}
 	list, err := braces(s, 0)
 	if err != nil {
 		return nil, err
-	}
-	switch {
-	case strings.Contains(s, "://"):
-		g.kind = urlGlob
-	case strings.HasPrefix(s, "/"), strings.HasPrefix(s, "~/"), s == "~", strings.HasPrefix(s, "./"), strings.HasPrefix(s, "../"), strings.HasPrefix(s, "**/"),
-		strings.HasPrefix(s, "{/"), strings.Contains(s, "/**"), len(s) > 2 && s[1] == ':' && (s[2] == '/' || s[2] == '\\'):
-		g.kind = pathGlob
 	}
 	for _, a := range list {
 		if g.kind == pathGlob {

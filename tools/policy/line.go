@@ -56,7 +56,7 @@ func (r *rule) options(rest string) error {
 			}
 			var err error
 			if word == "for" {
-				r.hold, err = duration(value, 30*24*time.Hour)
+				r.hold, err = duration(value, maxHold)
 			} else if r.count, err = strconv.Atoi(value); err != nil || r.count < 1 || r.count > 1_000_000 {
 				err = agent.Errorf(agent.Invalid, "count %s is no number of calls: write count 20", clip(value))
 			}

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,14 +48,15 @@ func (l *linter) add(r *rule, hint, format string, args ...any) {
 }
 
 func (l *linter) rules(rules, outer []*rule) {
+	all := slices.Concat(outer, rules)
 	for i, r := range rules {
 		l.pattern(r)
-		for _, o := range append(outer[:len(outer):len(outer)], rules[:i]...) {
+		for _, o := range all[:len(outer)+i] {
 			if o.text == r.text {
 				l.add(r, "take one out", "it is there already, at %s", o.from)
 			}
 		}
-		for _, o := range append(outer[:len(outer):len(outer)], rules...) {
+		for _, o := range all {
 			if o != r && o.verdict < r.verdict && broader(&o.pattern, &r.pattern) {
 				l.add(r, fmt.Sprintf("%s wins over %s wherever both match", o.verdict, r.verdict), "it never decides: %s, at %s, is about the same calls", o.text, o.from)
 				break
@@ -180,11 +180,10 @@ func (l *linter) arguments(r *rule, about []agent.Tool) {
 		return
 	}
 	for _, t := range about {
-		args, _ := json.Marshal(map[string]string{})
-		s := l.p.scene(Call{Tool: t, Args: args})
+		s := &scene{policy: l.p, call: Call{Tool: t}}
 		if s.takesCommand() || !s.knows || slices.ContainsFunc(l.p.commands, func(c commandArg) bool { return c.tool.plain(t.Name, true) && c.name != "" }) {
 			return
 		}
 	}
-	l.add(r, "name the argument under commands:, as in commands: {"+about[0].Name+": ARGUMENT}, or write ("+"ARGUMENT="+r.pattern.command.text+")", "no tool of %s has an argument that is a command", r.pattern.tool.text)
+	l.add(r, "name the argument under commands:, as in commands: {"+about[0].Name+": ARGUMENT}, or write (ARGUMENT="+r.pattern.command.text+")", "no tool of %s has an argument that is a command", r.pattern.tool.text)
 }

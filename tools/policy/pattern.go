@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"iter"
 	"regexp"
 	"strings"
 
@@ -127,23 +128,35 @@ func (p *Pattern) named(name string) (err error) {
 	return err
 }
 
-// closing returns where the bracket that s begins with is closed; quotes are passed over.
+// unquoted goes through the bytes of s that stand in no quotes and behind no backslash, with where they are.
+func unquoted(s string) iter.Seq2[int, byte] {
+	return func(yield func(int, byte) bool) {
+		var quote byte
+		for i := 0; i < len(s); i++ {
+			switch c := s[i]; {
+			case c == '\\':
+				i++
+			case quote != 0:
+				if c == quote {
+					quote = 0
+				}
+			case c == '\'' || c == '"':
+				quote = c
+			case !yield(i, c):
+				return
+			}
+		}
+	}
+}
+
+// closing returns where the bracket that s begins with is closed.
 func closing(s string) int {
 	depth := 0
-	var quote byte
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '\\':
-			i++
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '\'' || c == '"':
-			quote = c
-		case c == '(':
+	for i, c := range unquoted(s) {
+		switch c {
+		case '(':
 			depth++
-		case c == ')':
+		case ')':
 			if depth--; depth == 0 {
 				return i
 			}
@@ -182,18 +195,9 @@ func (p *Pattern) arguments(s string) error {
 // commas splits at commas that stand in no quotes and no braces.
 func commas(s string) []string {
 	var out []string
-	var quote byte
 	depth, start := 0, 0
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '\\':
-			i++
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '\'' || c == '"':
-			quote = c
+	for i, c := range unquoted(s) {
+		switch {
 		case c == '{':
 			depth++
 		case c == '}':

@@ -188,18 +188,6 @@ func (v *value) find(path []string, out []*value) (found []*value, exact bool) {
 
 func (v *value) step(path []string, out []*value, exact bool) (found []*value, ok bool) {
 	switch {
-	case len(path) == 0 && v.kind == array:
-		for i := range v.list {
-			var e bool
-			out, e = v.list[i].step(path, out, exact)
-			ok = ok || e
-		}
-		return out, ok
-	case len(path) == 0:
-		if v.kind == null {
-			return out, false
-		}
-		return append(out, v), exact
 	case v.kind == array:
 		for i := range v.list {
 			var e bool
@@ -207,6 +195,10 @@ func (v *value) step(path []string, out []*value, exact bool) (found []*value, o
 			ok = ok || e
 		}
 		return out, ok
+	case len(path) == 0 && v.kind == null:
+		return out, false
+	case len(path) == 0:
+		return append(out, v), exact
 	case v.kind != object:
 		return append(out, &value{kind: object}), false // not of the shape that the rule is about: it cannot be compared
 	}

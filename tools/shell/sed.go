@@ -2,28 +2,46 @@ package shell
 
 import "strings"
 
-// sed doubts scripts that run a program or write a file, and those that cannot be followed.
+// sed doubts scripts that run a program or write a file, and those that cannot be followed. Where sed of GNU and of BSD read options in two ways, it
+// looks at what is a script in either.
 func (w *walker) sed(i int, words []Word, o origin) {
 	var scripts []Word
-	given := false // by an option
+	given, first := false, true // a script by an option; the first word that is none is one otherwise
 	for at := 1; at < len(words); at++ {
-		text := words[at].Text
-		switch {
-		case text == "--":
-		case text == "-e" || text == "--expression" || strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "--") && strings.HasSuffix(text, "e"):
+		word := words[at]
+		name, value, attached := strings.Cut(word.Text, "=")
+		long := func(option string) bool { return prefixed([]string{option}, name) }
+		next := func() (v Word) { // the value of the option that ends with the word
 			if at++; at < len(words) {
-				scripts, given = append(scripts, words[at]), true
+				v = words[at]
 			}
-		case strings.HasPrefix(text, "--expression="):
-			scripts, given = append(scripts, Word{Text: text[len("--expression="):], Known: words[at].Known}), true
-		case strings.HasPrefix(text, "-e"):
-			scripts, given = append(scripts, Word{Text: text[2:], Known: words[at].Known}), true
-		case text == "-f" || strings.HasPrefix(text, "--f") || strings.HasPrefix(text, "-f"):
-			w.doubt(Power, i, text, "sed runs a script that is in a file")
+			return v
+		}
+		switch {
+		case word.Text == "" && strings.HasPrefix(words[at-1].Text, "-") && strings.HasSuffix(words[at-1].Text, "i"): // of -i, with BSD
+		case word.Split && strings.HasPrefix(word.Text, "$"):
+			w.doubt(Power, i, word.Text, "%s may be an option of sed that runs a program", show(word.Text))
+			fallthrough
+		case !strings.HasPrefix(word.Text, "-") || word.Text == "-":
+			if first && !given {
+				scripts = append(scripts, word)
+			}
+			first = false
+		case strings.HasPrefix(name, "--f"):
+			w.doubt(Power, i, word.Text, "sed runs a script that is in a file")
 			given = true
-		case strings.HasPrefix(text, "-"):
-		case !given && len(scripts) == 0:
-			scripts = append(scripts, words[at])
+		case long("--expression"), long("--line-length"):
+			v := Word{Text: value, Known: word.Known}
+			if !attached {
+				v = next()
+			}
+			scripts, given = append(scripts, v), given || long("--expression")
+		case strings.HasPrefix(name, "--"):
+		default:
+			if !word.Known {
+				w.doubt(Power, i, word.Text, "%s may be an option of sed that runs a program", show(word.Text))
+			}
+			given = w.sedShort(i, word, next, &scripts) || given
 		}
 	}
 	if len(scripts) == 0 && o.open {
@@ -36,6 +54,27 @@ func (w *walker) sed(i int, words []Word, o origin) {
 			w.doubt(Power, i, s.Text, "sed may run a program or write a file by %s", show(s.Text))
 		}
 	}
+}
+
+// sedShort reads short options in one word, and reports whether they give a script.
+func (w *walker) sedShort(i int, word Word, next func() Word, scripts *[]Word) bool {
+	for j, letter := range word.Text {
+		v := Word{Text: word.Text[min(j+1, len(word.Text)):], Known: word.Known}
+		switch letter {
+		case 'e', 'l': // with BSD, -l has no value, and a script may follow
+			if v.Text == "" {
+				v = next()
+			}
+			*scripts = append(*scripts, v)
+			return letter == 'e'
+		case 'f':
+			w.doubt(Power, i, word.Text, "sed runs a script that is in a file")
+			return true
+		case 'i', 'I':
+			return false // the rest is a suffix
+		}
+	}
+	return false
 }
 
 // sedRuns reads a script of sed as GNU sed does. It is true for the commands e, w and W, the flags e and w of s, and what it does not know.
@@ -61,8 +100,8 @@ func sedRuns(s string) bool {
 			}
 			d := s[0]
 			s = s[1:]
-			for range 2 {
-				if s, ok = sedUntil(s, d); !ok {
+			for _, regex := range [...]bool{c == 's', false} {
+				if s, ok = sedUntil(s, d, regex); !ok {
 					return true
 				}
 			}
@@ -72,7 +111,10 @@ func sedRuns(s string) bool {
 			}
 			s = s[len(flags):]
 		case 'a', 'i', 'c', 'r', 'R', '#':
-			_, s, _ = strings.Cut(s, "\n")
+			var rest string
+			if rest, s, _ = strings.Cut(s, "\n"); strings.HasSuffix(rest, `\`) {
+				return true // it goes on in the next line
+			}
 		case 'b', 't', 'T', ':':
 			if end := strings.IndexAny(s, "\n;}"); end >= 0 {
 				s = s[end:]
@@ -91,12 +133,12 @@ func sedAddress(s string) (rest string, ok bool) {
 		case c >= '0' && c <= '9', strings.IndexByte("$,~+! \t", c) >= 0:
 			s = s[1:]
 		case c == '/':
-			if s, ok = sedUntil(s[1:], '/'); !ok {
+			if s, ok = sedUntil(s[1:], '/', true); !ok {
 				return s, false
 			}
 			s = strings.TrimLeft(s, "IM")
 		case c == '\\' && len(s) > 1:
-			if s, ok = sedUntil(s[2:], s[1]); !ok {
+			if s, ok = sedUntil(s[2:], s[1], true); !ok {
 				return s, false
 			}
 			s = strings.TrimLeft(s, "IM")
@@ -107,15 +149,53 @@ func sedAddress(s string) (rest string, ok bool) {
 	return s, true
 }
 
-// sedUntil returns what follows the next d that has no backslash before it and stands in no brackets.
-func sedUntil(s string, d byte) (rest string, ok bool) {
+// sedUntil returns what follows the next d that has no backslash before it. In a regular expression, one in brackets ends it or not, depending on
+// the version of sed: then ok is false.
+func sedUntil(s string, d byte, regex bool) (rest string, ok bool) {
 	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
+		switch c := s[i]; {
+		case c == '\\':
 			i++
-		case d:
+		case c == d:
 			return s[i+1:], true
+		case c == '[' && regex:
+			n := bracket(s[i:])
+			if n < 0 || strings.IndexByte(s[i:i+n], d) >= 0 {
+				return "", false
+			}
+			i += n - 1
 		}
 	}
 	return "", false
+}
+
+// bracket is the length of the bracket expression that s begins with (POSIX XBD 9.3.5), or -1 where it has no end or readers may differ in where
+// that is.
+func bracket(s string) int {
+	i := 1
+	if strings.HasPrefix(s[i:], "^") {
+		i++
+	}
+	if strings.HasPrefix(s[i:], "]") {
+		i++
+	}
+	for ; i < len(s); i++ {
+		switch s[i] {
+		case ']':
+			return i + 1
+		case '\\':
+			if i+1 < len(s) && s[i+1] == ']' {
+				return -1
+			}
+		case '[':
+			if i+1 < len(s) && strings.IndexByte(":.=", s[i+1]) >= 0 {
+				n := strings.Index(s[i+2:], s[i+1:i+2]+"]")
+				if n < 0 {
+					return -1
+				}
+				i += n + 3
+			}
+		}
+	}
+	return -1
 }

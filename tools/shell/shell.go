@@ -57,7 +57,7 @@ func (c Command) Text() string {
 			b.WriteByte(' ')
 		}
 		if w.Known && w.Text != "{}" && (w.Text == "" || strings.ContainsAny(w.Text, " \t\n'\"$`\\;&|<>(){}#")) {
-			b.WriteString("'" + strings.ReplaceAll(w.Text, "'", `'\''`) + "'")
+			b.WriteString(Quote(w.Text))
 			continue
 		}
 		b.WriteString(w.Text)
@@ -132,22 +132,19 @@ func Argv(words []string) *Script {
 // Quote writes a word so that a shell reads it back.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// walker collects what is found. depth counts texts within texts and wrappers within wrappers.
-type walker struct {
-	out *Script
-	src string
-}
+// walker collects what is found.
+type walker struct{ out *Script }
 
 // origin is where a command stands.
 type origin struct {
-	depth int
+	depth int    // texts within texts and wrappers within wrappers
 	open  bool   // further words come from elsewhere
 	repl  string // what a wrapper replaces in it by what comes from elsewhere
 	via   string
 	input *Word // here-document
-	inner bool  // it is a part of the words of the command parent, from at
-	at    int
+	inner bool  // it is a part of the words of the command under, from at
 	under int
+	at    int
 }
 
 func (o origin) in(wrapper string) origin {
@@ -171,11 +168,6 @@ func (w *walker) doubt(kind DoubtKind, command int, word, format string, args ..
 
 func (w *walker) opaque(format string, args ...any) {
 	w.doubt(Opaque, -1, "", format, args...)
-}
-
-// power adds a doubt about the command that is added last.
-func (w *walker) power(word, format string, args ...any) {
-	w.doubt(Power, len(w.out.Commands)-1, word, format, args...)
 }
 
 // script parses text and collects what is in it.

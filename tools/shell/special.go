@@ -80,7 +80,7 @@ func (w *walker) find(i int, words []Word, o origin) {
 			for end < len(words) && words[end].Text != ";" && !(words[end].Text == "+" && words[end-1].Text == "{}") {
 				end++
 			}
-			w.each(i, words[at+1:end], "find", o)
+			w.each(words[at+1:end], "find", o)
 			at = end
 		case "-delete":
 			w.doubt(Power, i, text, "find -delete deletes what it finds")
@@ -101,7 +101,7 @@ func (w *walker) fd(i int, words []Word, o origin) {
 	for at := 1; at < len(words); at++ {
 		text := words[at].Text
 		if text == "-x" || text == "-X" || prefixed([]string{"--exec", "--exec-batch"}, text) {
-			w.each(i, words[at+1:], "fd", o)
+			w.each(words[at+1:], "fd", o)
 			return
 		}
 		if strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "--") && strings.ContainsAny(text, "xX") || strings.HasPrefix(text, "--exec") {
@@ -111,7 +111,7 @@ func (w *walker) fd(i int, words []Word, o origin) {
 }
 
 // each adds a command that is run for files: {} stands for their names.
-func (w *walker) each(_ int, words []Word, name string, o origin) {
+func (w *walker) each(words []Word, name string, o origin) {
 	if len(words) == 0 {
 		return
 	}

@@ -73,11 +73,7 @@ func (w *walker) command(words []Word, o origin) {
 		w.opaque("commands are wrapped in commands more than %d deep", maxUnwrap)
 		return
 	}
-	if !words[0].Known || words[0].Text == "" {
-		w.doubt(Opaque, i, "", "what is run is not known before it runs: %s", show(words[0].Text))
-		return
-	}
-	if o.repl != "" && strings.Contains(words[0].Text, o.repl) {
+	if !words[0].Known || words[0].Text == "" || o.repl != "" && strings.Contains(words[0].Text, o.repl) {
 		w.doubt(Opaque, i, "", "what is run is not known before it runs: %s", show(words[0].Text))
 		return
 	}
@@ -134,9 +130,7 @@ func (w *walker) unwrap(i int, name string, wr wrapper, words []Word, o origin) 
 			return
 		}
 	}
-	for range wr.skip {
-		at++
-	}
+	at += wr.skip
 	for wr.assigns && at < len(words) {
 		variable, _, ok := strings.Cut(words[at].Text, "=")
 		if !ok || strings.HasPrefix(variable, "$") {
@@ -149,9 +143,7 @@ func (w *walker) unwrap(i int, name string, wr wrapper, words []Word, o origin) 
 		w.out.Commands[i].Wrapper = name == "xargs" // without a command, it does something of its own
 		return
 	}
-	if wr.open {
-		o.open = true
-	}
+	o.open = o.open || wr.open
 	o.inner, o.under, o.at = true, i, at
 	w.command(words[at:], o)
 }
@@ -193,12 +185,12 @@ func (wr wrapper) options(words []Word) (at int, opts []option, ok bool) {
 			continue
 		case strings.HasPrefix(text, "--"):
 			name, value, attached := strings.Cut(text, "=")
-			known := prefixed(append(append([]string(nil), wr.longs...), wr.bare...), name)
-			if !known {
+			takes := prefixed(wr.longs, name)
+			if !takes && !prefixed(wr.bare, name) {
 				return at, opts, false
 			}
 			opt := option{name: name, value: Word{Text: value, Known: true}}
-			if !attached && prefixed(wr.longs, name) {
+			if !attached && takes {
 				if at++; at < len(words) {
 					opt.value = words[at]
 				}

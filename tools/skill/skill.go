@@ -97,13 +97,16 @@ func FromFiles(all map[string][]byte) (Bundle, error) {
 	if len(files) > MaxFiles {
 		return Bundle{}, agent.Exceeded(agent.LimitUpload, "the skill has %d files: %d are allowed", len(files), MaxFiles)
 	}
+	var list []agent.SkillFile
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := agent.CheckPath(name); err != nil {
 			return Bundle{}, err
 		}
-		if n := len(files[name]); n > MaxFile {
-			return Bundle{}, agent.Exceeded(agent.LimitUpload, "file %q of the skill has %d bytes: %d are allowed", name, n, MaxFile)
+		body := files[name]
+		if len(body) > MaxFile {
+			return Bundle{}, agent.Exceeded(agent.LimitUpload, "file %q of the skill has %d bytes: %d are allowed", name, len(body), MaxFile)
 		}
+		list = append(list, agent.SkillFile{Path: name, Type: store.FileType(name, body), Size: int64(len(body)), Digest: agent.DigestOf(body)})
 	}
 	front, _, err := ParseFront(text)
 	if err != nil {
@@ -111,14 +114,8 @@ func FromFiles(all map[string][]byte) (Bundle, error) {
 	}
 	b := Bundle{Files: files, Skill: agent.Skill{
 		Name: front.Name, Description: front.Description, License: front.License, Compatibility: front.Compatibility,
-		Metadata: front.Metadata, Allowed: front.Allowed,
+		Metadata: front.Metadata, Allowed: front.Allowed, Files: list,
 	}}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		body := files[name]
-		b.Skill.Files = append(b.Skill.Files, agent.SkillFile{
-			Path: name, Type: store.FileType(name, body), Size: int64(len(body)), Digest: agent.DigestOf(body),
-		})
-	}
 	packed, err := b.Zip()
 	if err != nil {
 		return Bundle{}, err
