@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run demo check lint test race fuzz fault sim crash storm bench soak golden guest build
+.PHONY: help run demo check lint test race fuzz fault sim crash crash-code storm sdk-tests bench soak soak-models golden guest build
 
 FUZZTIME ?= 60s
 FAULTTIME ?= 60s
@@ -11,7 +11,7 @@ ALARMS ?= 100000
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 help:   ## list the targets
-	@sed -n 's/^\([a-z]*\): *## */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\): *## */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 build:  ## build bin/skep
 	go build -o bin/skep ./cmd/skep
@@ -53,14 +53,24 @@ sim:    ## simulate instances over a store that fails: SEEDS worlds, or one SEED
 crash:  ## kill servers under load for TIME, or KILLS times, and look at what is left; more flags in FLAGS
 	go run ./internal/crash --for $(TIME) --kills $(KILLS) $(FLAGS)
 
+crash-code: ## the same with scripts of code mode whose calls a person answers for
+	go run ./internal/crash --code --for $(TIME) --kills $(KILLS) $(FLAGS)
+
 storm:  ## ALARMS alarms that are due within a minute, with a kill in the middle; more flags in FLAGS
 	go run ./internal/crash --storm $(ALARMS) $(FLAGS)
+
+sdk-tests: ## the vendors' own tests of their SDKs for Go, run through a server; the first time they take minutes and 3 GB to compile
+	$(MAKE) build
+	go run -C internal/sdktests . --skep $(CURDIR)/bin/skep $(FLAGS)
 
 bench:  ## print each figure of docs/design/performance.md beside its target
 	go run ./internal/bench
 
 soak:   ## ten apps, one of them hostile, for TIME; more flags in FLAGS
 	go run ./internal/soak --for $(TIME) $(FLAGS)
+
+soak-models: ## clients that ask models for TIME, a fifth of whom go away in the middle, with a kill in the middle; more flags in FLAGS
+	go run ./internal/crash --models --for $(TIME) $(FLAGS)
 
 golden: ## rewrite golden files
 	go test ./... -run Golden -update

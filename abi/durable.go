@@ -170,6 +170,11 @@ type Start struct {
 	Function string `json:"function"`
 	Type     string `json:"type,omitempty"`
 	Input    []byte `json:"input,omitempty"`
+
+	// Code is a script of code mode, which is run in place of a function of the agent's: for the agent itself, in an instance of its own. A script
+	// cannot begin another.
+	Code  string   `json:"code,omitempty"`
+	Tools []string `json:"tools,omitempty"` // of those that the agent is granted: names, or SERVER.*; all unless given
 }
 
 // Started names it.

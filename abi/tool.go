@@ -13,6 +13,9 @@ const (
 	CallFilePut  = "file.put"  // FilePut -> FileInfo
 	CallFileList = "file.list" // FileList -> Files
 
+	// What the AGENTS.md of the agent's package and of the session's files say.
+	CallInstructions = "file.instructions" // InstructionsOf -> Instructions
+
 	CallSkillList = "skill.list" // empty -> Skills
 	CallSkillLoad = "skill.load" // SkillLoad -> SkillText
 )
@@ -21,6 +24,10 @@ const (
 type ToolCall struct {
 	Tool string `json:"tool"`
 	Args Raw    `json:"args,omitempty"` // an object; {} when empty
+
+	// Undo marks a call that takes another back. In a ToolChange it follows the one that it takes back, and is approved with it; it is then made with
+	// the same mark, if it is needed.
+	Undo bool `json:"undo,omitempty"`
 }
 
 // ToolResult is what it returned: its structured content where there is some, else what its text is as JSON, else its text. What is no
@@ -29,10 +36,11 @@ type ToolResult struct {
 	Value Raw `json:"value"`
 }
 
-// ToolChange asks for calls to be approved as a whole. Each is then made by tool.call with the same arguments, once.
+// ToolChange asks for calls to be approved as a whole. Each is then made by tool.call with the same arguments, once; one that is marked as an undo
+// only when the call before it was made.
 type ToolChange struct {
 	Title string     `json:"title,omitempty"`
-	Calls []ToolCall `json:"calls"` // 1 to 256
+	Calls []ToolCall `json:"calls"` // 1 to 256, without those marked as undo, of which each may have one
 }
 
 // ToolQuery picks tools.
@@ -43,6 +51,9 @@ type ToolQuery struct {
 	Effect string   `json:"effect,omitempty"` // only up to this one
 	Level  string   `json:"level,omitempty"`  // describe: "names", "signatures", "compact" (the default), "full"
 	Limit  int      `json:"limit,omitempty"`  // 10 for search, all for list, unless given
+
+	// Of search and list: with the schemas of arguments, and descriptions whole, as models are told of tools.
+	Schemas bool `json:"schemas,omitempty"`
 }
 
 // Tools answers it.
@@ -57,6 +68,7 @@ type ToolInfo struct {
 	Path        string `json:"path"` // how code writes it: tools.SERVER.METHOD
 	Effect      string `json:"effect"`
 	Description string `json:"description,omitempty"` // its first sentence
+	Schema      Raw    `json:"schema,omitempty"`      // JSON Schema of its arguments, where it was asked for
 }
 
 // ToolText is declarations.
@@ -102,6 +114,26 @@ type FileList struct {
 type Files struct {
 	Files []FileInfo `json:"files"`
 	After string     `json:"after,omitempty"` // for the next page; empty at the end
+}
+
+// InstructionsOf asks which instructions there are for a path.
+type InstructionsOf struct {
+	Path string `json:"path,omitempty"` // a file or a folder; the root unless given
+}
+
+// Instructions are those of the folders of the path, the package's before the session's, and the nearest last: it wins where they differ.
+// Whoever wrote them is trusted no more than whoever wrote the files.
+type Instructions struct {
+	Text  string            `json:"text"` // all of them, for a model, each marked with where it is from; up to 64 KiB
+	Files []InstructionFile `json:"files"`
+}
+
+// InstructionFile is one of them.
+type InstructionFile struct {
+	Path string `json:"path"`
+	From string `json:"from"` // "package", or "session"
+	Size int64  `json:"size"`
+	Cut  bool   `json:"cut,omitempty"` // it is longer than what is in the text
 }
 
 // Skills lists skills.

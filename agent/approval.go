@@ -35,7 +35,7 @@ type Approval struct {
 	Run     RunID          `json:"run"`
 	Call    uint64         `json:"call"` // the call of the run that waits
 	Title   string         `json:"title,omitempty"`
-	Calls   []ApprovalCall `json:"calls,omitempty"`    // what would be done; one unless it is a change set
+	Calls   []ApprovalCall `json:"calls,omitempty"`    // what would be done; one unless it is a change set, where each may be followed by its undo
 	Asks    *Question      `json:"question,omitempty"` // in place of calls
 	Created time.Time      `json:"created"`
 	Expires time.Time      `json:"expires"` // nobody has answered by then: denied
@@ -48,6 +48,21 @@ type ApprovalCall struct {
 	Args       json.RawMessage `json:"args"`        // as they would be sent; a string that says so where they are longer than MaxShownArgs
 	ArgsDigest Digest          `json:"args_digest"` // of the bytes that would be sent
 	Decision   Decision        `json:"decision"`
+	Undo       bool            `json:"undo,omitempty"` // it takes back the call before it, and is made only if a later one fails
+}
+
+// Position says which of the calls of an approval the one at index i is: its number, from 1, without those that take others back, and how
+// many there are. That of an undo is the number of the call that it takes back.
+func (a Approval) Position(i int) (n, of int) {
+	for j, c := range a.Calls {
+		if c.Undo {
+			continue
+		}
+		if of++; j <= i {
+			n++
+		}
+	}
+	return n, of
 }
 
 // MaxShownArgs is how much of a call's arguments an approval holds, in bytes. Longer ones are shown by their beginning.
@@ -107,11 +122,12 @@ type Allowance struct {
 	Agent   string     `json:"agent"`
 	Run     RunID      `json:"run,omitempty"` // for this one only
 	Pattern string     `json:"pattern"`
-	Rule    string     `json:"rule,omitempty"` // the rule of the policy that asked; then it holds for what that rule asks about
-	Left    int        `json:"left,omitempty"` // calls; 0 means any number
-	Until   time.Time  `json:"until,omitzero"` // zero for as long as the run lasts
-	By      string     `json:"by"`             // who allowed it
-	From    ApprovalID `json:"from,omitempty"` // the question it answered
+	Rule    string     `json:"rule,omitempty"`   // the rule of the policy that asked; then it holds for what that rule asks about
+	Budget  string     `json:"budget,omitempty"` // the budget that the question was beyond; else it holds within budgets only
+	Left    int        `json:"left,omitempty"`   // calls; 0 means any number
+	Until   time.Time  `json:"until,omitzero"`   // zero for as long as the run lasts
+	By      string     `json:"by"`               // who allowed it
+	From    ApprovalID `json:"from,omitempty"`   // the question it answered
 	Rev     int64      `json:"rev"`
 	Created time.Time  `json:"created"`
 }

@@ -42,6 +42,10 @@ const (
 	EventToolReturned      // a call that was allowed has ended; data: ToolUse
 	EventApprovalRequested // a person is asked; data: Approval
 	EventApprovalAnswered  // data: ApprovalAnswered
+
+	EventMessageStarted // a model's answer that is shown begins; data: {"id", "attempt"}
+	EventMessageDelta   // what it says next; data: {"id", "attempt", "index", "type", "offset", "text"}
+	EventMessageDone    // it has ended; data: {"id", "attempt", "stop", "usage"}
 )
 
 var eventNames = [...]string{
@@ -50,6 +54,7 @@ var eventNames = [...]string{
 	"run.waiting", "run.resumed", "run.paused", "run.uncertain", "event.received", "step.started", "step.ended", "state.changed",
 	"instance.created", "instance.upgraded", "alarm.fired", "alarm.failed", "socket.connected", "socket.disconnected",
 	"tool.called", "tool.returned", "approval.requested", "approval.answered",
+	"message.started", "message.delta", "message.done",
 }
 
 func (k EventKind) String() string               { return nameOf(eventNames[:], k) }

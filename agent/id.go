@@ -39,6 +39,9 @@ func NewSessionID(now time.Time) SessionID { return SessionID(newULID(now)) }
 func NewRunID(now time.Time) RunID         { return RunID(newULID(now)) }
 func NewTokenID(now time.Time) TokenID     { return TokenID(newULID(now)) }
 
+// NewModelCall returns an id for a call to a provider of models: a ULID.
+func NewModelCall(now time.Time) string { return newULID(now) }
+
 // Digest is a content address: "sha256:" and 64 hex digits.
 type Digest string
 

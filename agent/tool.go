@@ -217,6 +217,7 @@ type Decision struct {
 	Hold    time.Duration `json:"hold,omitempty"`    // of Ask: how long an approval of the same rule holds; nanoseconds in JSON
 	Count   int           `json:"count,omitempty"`   // of Ask: for how many calls
 	Timeout time.Duration `json:"timeout,omitempty"` // of Ask: when nobody answers; nanoseconds in JSON; 0 means the default
+	Budget  string        `json:"budget,omitempty"`  // of Ask: the budget that it is beyond, as it stands in the policy
 }
 
 // ToolResult is what a call of a tool returned: a JSON value.

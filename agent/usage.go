@@ -19,9 +19,10 @@ const (
 	UseGrant // one use of a grant with a limit per day; Function names the grant
 	UseTurn  // a call of an instance's method, or a socket's event
 	UseAlarm // an alarm of an instance
+	UseModel // one call to a provider of models; Function names the model
 )
 
-var usageNames = [...]string{"unknown", "call", "fetch", "run", "code", "load", "grant", "turn", "alarm"}
+var usageNames = [...]string{"unknown", "call", "fetch", "run", "code", "load", "grant", "turn", "alarm", "model"}
 
 func (k UsageKind) String() string               { return nameOf(usageNames[:], k) }
 func (k UsageKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
@@ -116,6 +117,7 @@ type UsageEvent struct {
 	Run      RunID     `json:"run,omitempty"`
 	Function string    `json:"function,omitempty"`
 	Outcome  Outcome   `json:"outcome"`
+	Model    *ModelUse `json:"model,omitempty"` // with UseModel
 	Cost
 }
 
@@ -124,13 +126,46 @@ const NoAgent = "-"
 
 // UsageRow sums usage events. Fields that it does not tell apart are empty.
 type UsageRow struct {
-	Day    string    `json:"day,omitempty"` // in UTC, as 2006-01-02
-	App    App       `json:"app"`
-	Agent  string    `json:"agent,omitempty"` // or NoAgent
-	Kind   UsageKind `json:"kind,omitzero"`
+	Day   string    `json:"day,omitempty"` // in UTC, as 2006-01-02
+	App   App       `json:"app"`
+	Agent string    `json:"agent,omitempty"` // or NoAgent
+	Kind  UsageKind `json:"kind,omitzero"`
+
+	// Of calls of models alone.
+	Provider string `json:"provider,omitempty"`
+	Model    string `json:"model,omitempty"`
+	Route    string `json:"route,omitempty"`
+	User     string `json:"user,omitempty"`
+	Key      string `json:"key,omitempty"`
+
 	Events int64     `json:"events"`
 	Failed int64     `json:"failed"` // of the events, those that did not succeed
+	Models *ModelSum `json:"models,omitempty"`
 	Cost
+}
+
+// ModelSum sums calls of models.
+type ModelSum struct {
+	Calls    int64       `json:"calls"`
+	Cached   int64       `json:"cached,omitempty"` // of Calls, those that were answered without asking a provider
+	Tokens   ModelTokens `json:"tokens"`           // of those that were not
+	Micro    *int64      `json:"micro"`            // cost of calls whose price is known, in millionths of a dollar; null when there is none
+	Unpriced int64       `json:"unpriced"`         // calls whose price is not known, which Micro is without
+}
+
+// Add adds the calls of s to m.
+func (m *ModelSum) Add(s ModelSum) {
+	m.Calls += s.Calls
+	m.Cached += s.Cached
+	m.Tokens.Add(s.Tokens)
+	m.Unpriced += s.Unpriced
+	if s.Micro != nil {
+		micro := max(*s.Micro, 0)
+		if m.Micro != nil {
+			micro = sum(micro, *m.Micro)
+		}
+		m.Micro = &micro
+	}
 }
 
 // Add adds the events of s to r.
@@ -138,6 +173,13 @@ func (r *UsageRow) Add(s UsageRow) {
 	r.Events += s.Events
 	r.Failed += s.Failed
 	r.Cost.Add(s.Cost)
+	if s.Models != nil {
+		both := *s.Models
+		if r.Models != nil {
+			both.Add(*r.Models)
+		}
+		r.Models = &both
+	}
 }
 
 // Row returns the row that has only e.
@@ -147,6 +189,27 @@ func (e UsageEvent) Row() UsageRow {
 		r.Failed = 1
 	}
 	return r
+}
+
+// ModelRow returns the row of calls of models that has only e, if e is such a call.
+func (e UsageEvent) ModelRow() (r UsageRow, ok bool) {
+	if e.Kind != UseModel || e.Model == nil {
+		return r, false
+	}
+	u := e.Model
+	r = e.Row()
+	r.Provider, r.Model, r.Route, r.User, r.Key = u.Provider, u.Model, u.Route, u.User, u.Key
+	m := ModelSum{Unpriced: 1}
+	if u.Micro != nil {
+		m.Unpriced = 0
+	}
+	used := u.Tokens
+	if u.Source == FromCache {
+		m.Cached, used = 1, ModelTokens{}
+	}
+	m.Add(ModelSum{Calls: 1, Tokens: used, Micro: u.Micro})
+	r.Models = &m
+	return r, true
 }
 
 // UsageDay returns the UTC day of t, as usage rows write it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"reflect"
 	"runtime/debug"
@@ -21,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/gateway"
 	"github.com/skep-dev/skep/internal/telemetry"
 )
 
@@ -78,6 +80,10 @@ type request struct {
 	id    string
 	token agent.Token // the zero one on routes that need none
 	app   agent.App   // that it is about
+
+	ai     *aiDoor        // of a request of the model gateway
+	caller gateway.Caller // of it
+	conn   net.Conn       // that it came by
 }
 
 type requestKey struct{}
@@ -95,7 +101,7 @@ func requestOf(ctx context.Context) *request { return ctx.Value(requestKey{}).(*
 // serve answers one request on a route.
 func (s *Server) serve(l life, r *route, c *fiber.Ctx) (err error) {
 	began := time.Now()
-	req := &request{id: s.ids.next()}
+	req := &request{id: s.ids.next(), ai: r.ai, conn: c.Context().Conn()}
 	ctx := telemetry.WithTraceparent(l.hard, string(c.Request().Header.Peek("Traceparent")))
 	ctx, span := s.o.Tracer.Start(ctx, r.method+" "+r.path, trace.WithSpanKind(trace.SpanKindServer))
 	req.Context = telemetry.With(ctx, slog.String("request", req.id))
@@ -136,7 +142,12 @@ func guarded(f func() (any, error)) (out any, err error) {
 }
 
 func (s *Server) answer(req *request, r *route, c *fiber.Ctx) (any, error) {
-	if !r.open {
+	switch {
+	case r.ai != nil:
+		if err := s.admitAI(req, r, c); err != nil {
+			return nil, err
+		}
+	case !r.open:
 		if err := s.admit(req, r, c); err != nil {
 			return nil, err
 		}
@@ -234,7 +245,7 @@ func (s *Server) respond(l life, r *route, c *fiber.Ctx, req *request, out any) 
 		if out.contentType != "" {
 			c.Response().Header.SetContentType(out.contentType)
 		}
-		c.Response().ImmediateHeaderFlush = true
+		c.Response().ImmediateHeaderFlush = out.body == nil
 		c.Context().SetBodyStream(s.newStreamBody(l, out, c.Context().Conn()), -1)
 		return nil
 	case *socket:
@@ -270,24 +281,33 @@ func (s *Server) fail(c *fiber.Ctx, req *request, err error) error {
 	s.o.Log.Log(req, level, "api: request failed", "method", strings.Clone(c.Method()),
 		"path", loggedPath(strings.Clone(c.Path())), "status", p.Status, "err", err)
 
+	if req.ai != nil && s.failAI(c, req, *req.ai, err) {
+		s.linger(c)
+		return nil
+	}
 	c.Response().ResetBody()
 	s.mark(c, req)
 	switch {
 	case p.Status == http.StatusUnauthorized:
-		c.Set("WWW-Authenticate", challenge(c, err))
+		c.Set("WWW-Authenticate", s.challenge(c, err))
 	case p.worthRetrying():
 		c.Set("Retry-After", p.retryAfter())
 	}
 	c.Status(p.Status)
 	c.Response().Header.SetContentType(typeProblem)
 	c.Response().SetBodyRaw(p.encode())
+	s.linger(c)
+	return nil
+}
+
+// linger closes the connection of a refused request after the response, when what is left of the body is not worth reading.
+func (s *Server) linger(c *fiber.Ctx) {
 	if n := c.Request().Header.ContentLength(); n > maxUnread || n == -1 {
-		if lc, ok := c.Context().Conn().(*conn); ok { // what is left of the body is not worth reading
+		if lc, ok := c.Context().Conn().(*conn); ok {
 			c.Response().Header.SetConnectionClose()
 			lc.lingerOnClose()
 		}
 	}
-	return nil
 }
 
 // refuse answers requests that reached no route: errors of fiber, of fasthttp and of the guard.

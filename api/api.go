@@ -19,6 +19,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/mcp"
+	"github.com/skep-dev/skep/gateway"
 	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
@@ -44,6 +45,7 @@ type Options struct {
 	Tools     *tools.Catalogue // the same as the runtime's; nil means that there are none
 	OAuth     *toolmcp.OAuth   // authorizes Skep with servers of tools; nil authorizes with none
 	Tracer    trace.Tracer     // nil records nothing
+	Models    *gateway.Gateway // the model gateway; nil means that there is none
 	MCPKey    []byte           // seals what MCP clients carry between calls; drawn anew unless given
 	MCPWait   time.Duration    // how long a call of an MCP client waits for a person; 0 means 45 s
 }

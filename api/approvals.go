@@ -71,6 +71,17 @@ func (s *Server) getApproval(ctx context.Context, q approvalRequest) (agent.Appr
 	return s.rt.Approval(ctx, appOf(ctx), q.ID)
 }
 
+type argumentsRequest struct {
+	approvalRequest
+	Call int `query:"call" doc:"which of its calls, from 1, as calls has them; the first unless given"`
+}
+
+// approvalArguments answers with the bytes that would be sent, of which args_digest is.
+func (s *Server) approvalArguments(ctx context.Context, q argumentsRequest) (raw, error) {
+	args, err := s.rt.Arguments(ctx, appOf(ctx), q.ID, cmp.Or(q.Call, 1))
+	return raw{contentType: typeJSON, body: args}, err
+}
+
 // newAnswer is a person's answer.
 type newAnswer struct {
 	Allow   *bool               `json:"allow"`

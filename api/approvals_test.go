@@ -275,6 +275,96 @@ func TestApprovalEvents(t *testing.T) {
 	}
 }
 
+// TestApprovalArgumentsInEvents compares the digest that an event says with the bytes that it has, in each form in which events are read.
+func TestApprovalArgumentsInEvents(t *testing.T) {
+	r, _ := startTools(t, Options{})
+	run := r.code(r.c, `await tools.note.write({ path: "a", text: "<b>&amp;\u2028\u202e</b>" })`)
+	ask := r.asks(r.c, 1)[0]
+	if _, err := r.c.AnswerApprovals(context.Background(), []agent.ApprovalID{ask.ID}, agent.ApprovalAnswer{Allow: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(run.Run)
+	path := "/v1/runs/" + string(run.Run) + "/events"
+	for _, c := range [][2]string{{"?follow=false", typeNDJSON}, {"", typeNDJSON}, {"?follow=false", typeSSE}, {"", typeSSE}, {"", typeJSON}} {
+		body := string(r.do("GET", path+c[0], "", "Accept", c[1]).body)
+		if want := `"args":{"path":"a","text":"<b>&amp;` + "\u2028\u202e" + `</b>"}`; strings.Count(body, want) != 2 { // of the call, and of the question
+			t.Errorf("%s %s has not %s:\n%s", c[1], c[0], want, body)
+		}
+	}
+	for _, follow := range []bool{true, false} {
+		var asked agent.Approval
+		for e, err := range r.c.Events(context.Background(), client.RunLog(run.Run), 0, follow) {
+			if err == nil && e.Kind == agent.EventApprovalRequested {
+				err = json.Unmarshal(e.Data, &asked)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(asked.Calls) != 1 || agent.DigestOf(asked.Calls[0].Args) != asked.Calls[0].ArgsDigest {
+			t.Errorf("following %v: %+v", follow, asked)
+		}
+	}
+}
+
+// TestApprovalArguments reads arguments that are too long for their question, and those of others, while it is open and afterwards.
+func TestApprovalArguments(t *testing.T) {
+	r, _ := startTools(t, Options{})
+	ctx := context.Background()
+	run := r.code(r.c, `const text = "<é>".repeat(10000);
+await tools.change("two", [
+  { tool: "note.write", args: { path: "a", text }, undo: { tool: "note.delete", args: { path: "a" } } },
+  { tool: "note.write", args: { path: "b", text: "short" } },
+]);
+await tools.note.write({ path: "c", text: "alone" });`)
+	long := `{"path":"a","text":"` + strings.Repeat("<é>", 10000) + `"}`
+	check := func(a agent.Approval, want ...string) {
+		t.Helper()
+		for i, w := range want {
+			got, err := r.c.ApprovalArguments(ctx, a.ID, i+1)
+			if err != nil || string(got) != w || agent.DigestOf(got) != a.Calls[i].ArgsDigest {
+				t.Errorf("call %d: %.80s %v", i+1, got, err)
+			}
+		}
+		_, err := r.c.ApprovalArguments(ctx, a.ID, len(want)+1)
+		wantKind(t, err, agent.NotFound)
+	}
+	ask := r.asks(r.c, 1)[0]
+	if len(ask.Calls) != 3 || len(ask.Calls[0].Args) > agent.MaxShownArgs+100 || agent.DigestOf(ask.Calls[0].Args) == ask.Calls[0].ArgsDigest {
+		t.Fatalf("%.300s", ask.Calls[0].Args)
+	}
+	all := []string{long, `{"path":"a"}`, `{"path":"b","text":"short"}`}
+	check(ask, all...)
+	if res := r.do("GET", "/v1/approvals/"+string(ask.ID)+"/arguments", ""); string(res.body) != long || res.Header.Get("Content-Type") != typeJSON {
+		t.Errorf("%s %.80s", res.Header.Get("Content-Type"), res.body)
+	}
+	_, err := r.in("b").ApprovalArguments(ctx, ask.ID, 1)
+	wantKind(t, err, agent.NotFound)
+	_, err = r.c.ApprovalArguments(ctx, agent.NewApprovalID(run.Run, 99), 1)
+	wantKind(t, err, agent.NotFound)
+	l, err := r.c.LinkApproval(ctx, ask.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(r.do("GET", strings.TrimPrefix(l.URL, r.url), "", "Authorization", "", "Accept", "text/html").body)
+	if strings.Count(page, "&lt;é&gt;") != 10000 || strings.Contains(page, "only the beginning") || !strings.Contains(page, "make these 2 calls?") ||
+		!strings.Contains(page, "undo of 1:") || !strings.Contains(page, "only to take back the call above") {
+		t.Errorf("the page of a link: %.3000s", page)
+	}
+
+	if _, err := r.c.AnswerApprovals(ctx, []agent.ApprovalID{ask.ID}, agent.ApprovalAnswer{Allow: true}); err != nil {
+		t.Fatal(err)
+	}
+	alone := r.asks(r.c, 1)[0]
+	check(alone, `{"path":"c","text":"alone"}`)
+	if _, err := r.c.AnswerApprovals(ctx, []agent.ApprovalID{alone.ID}, agent.ApprovalAnswer{Allow: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(run.Run)
+	check(ask, all...)
+	check(alone, `{"path":"c","text":"alone"}`)
+}
+
 // linked starts a script that writes, and returns its run, its question and a link to it.
 func linked(t *testing.T, r *rig) (client.CodeResult, agent.Approval, string) {
 	t.Helper()

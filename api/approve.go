@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
@@ -79,8 +80,28 @@ func (s *Server) showApprove(ctx context.Context, q approveRequest) (raw, error)
 	if err != nil {
 		return s.approveReply(ctx, q.Accept, approveView{}, nil, err)
 	}
+	a = s.whole(ctx, a)
 	expires := l.Expires.Format("2006-01-02 15:04 MST")
 	return s.approveReply(ctx, q.Accept, viewOf(a, expires), openApproval{a, expires}, nil)
+}
+
+// maxWhole is how much of all arguments together a link's page shows, in bytes.
+const maxWhole = 512 << 10
+
+// whole returns a question with all of the arguments of which it has the beginning only, as far as they fit on a page.
+func (s *Server) whole(ctx context.Context, a agent.Approval) agent.Approval {
+	a.Calls = slices.Clone(a.Calls)
+	left := maxWhole
+	for i, c := range a.Calls {
+		if agent.DigestOf(c.Args) == c.ArgsDigest {
+			continue
+		}
+		args, err := s.rt.Arguments(ctx, a.App, a.ID, i+1)
+		if err == nil && len(args) <= left {
+			a.Calls[i].Args, left = args, left-len(args)
+		}
+	}
+	return a
 }
 
 func (s *Server) openLink(ctx context.Context, text string) (link.Link, agent.Approval, error) {

@@ -26,9 +26,9 @@ type approveView struct {
 }
 
 type callView struct {
-	Number, Tool, Effect, Reason, Rule, Args, Cut, Warning string
-	Danger                                                 bool
-	Notes                                                  []string
+	Number, Tool, Undo, Effect, Reason, Rule, Args, Cut, Warning string
+	Danger                                                       bool
+	Notes                                                        []string
 }
 
 type askView struct {
@@ -49,10 +49,11 @@ func viewOf(a agent.Approval, expires string) approveView {
 		Expires: expires, What: visible.Cut(visible.Text(a.Title), 300), Open: true,
 	}
 	for i, c := range a.Calls {
-		v.Calls = append(v.Calls, showCall(i, len(a.Calls), c))
-	}
-	if len(a.Calls) > 1 {
-		v.Title = fmt.Sprintf("May %s make these %d calls?", visible.Text(a.Agent), len(a.Calls))
+		n, of := a.Position(i)
+		v.Calls = append(v.Calls, showCall(n, of, c))
+		if of > 1 {
+			v.Title = fmt.Sprintf("May %s make these %d calls?", visible.Text(a.Agent), of)
+		}
 	}
 	if q := a.Asks; q != nil {
 		v.Title = visible.Text(q.Server) + " asks"
@@ -61,13 +62,18 @@ func viewOf(a agent.Approval, expires string) approveView {
 	return v
 }
 
-func showCall(i, of int, c agent.ApprovalCall) callView {
+func showCall(n, of int, c agent.ApprovalCall) callView {
 	v := callView{
 		Tool: visible.Text(c.Tool), Effect: effectWords(c.Decision.Effect), Reason: visible.Text(c.Decision.Reason), Rule: visible.Text(c.Decision.Rule),
 		Args: visible.JSON(c.Args), Danger: c.Decision.Effect.Grade() >= agent.ModifyExecute,
 	}
-	if of > 1 {
-		v.Number = fmt.Sprintf("%d of %d", i+1, of)
+	if c.Undo {
+		v.Number, v.Undo = "undo:", "It is called only to take back the call above, if a later one fails."
+		if of > 1 {
+			v.Number = fmt.Sprintf("undo of %d:", n)
+		}
+	} else if of > 1 {
+		v.Number = fmt.Sprintf("%d of %d", n, of)
 	}
 	for _, n := range c.Decision.Notes {
 		v.Notes = append(v.Notes, visible.Text(n))
@@ -76,7 +82,7 @@ func showCall(i, of int, c agent.ApprovalCall) callView {
 	switch {
 	case agent.DigestOf(c.Args) == c.ArgsDigest:
 	case json.Unmarshal(c.Args, &text) == nil:
-		v.Args, v.Cut = visible.Block(text), "This is only the beginning: the arguments are too long to be shown here."
+		v.Args, v.Cut = visible.Block(text), "This is only the beginning: the arguments are too long for this page. skep approvals show --full shows all."
 	default:
 		v.Warning = "What is shown is not what would be sent. Do not allow it."
 	}

@@ -67,6 +67,9 @@ func (s *Server) deleteApp(ctx context.Context, q appRequest) (nothing, error) {
 	if err := s.rt.DeleteApp(ctx, q.Name); err != nil {
 		return nothing{}, err
 	}
+	if s.o.OAuth != nil {
+		s.o.OAuth.ForgetApp(q.Name)
+	}
 	return nothing{}, s.auditOf(ctx, agent.DefaultApp, "app.delete", string(q.Name), "")
 }
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"strconv"
 	"strings"
@@ -105,7 +104,7 @@ func (s *Server) events(ctx context.Context, q eventQuery, p part) (any, error) 
 		if err != nil {
 			return nil, err
 		}
-		out.next, out.close = kept(log, p, encode), log.close
+		out.next, out.close, out.finish = kept(log, p, encode), log.close, true // half of it would look whole
 		return out, nil
 	}
 	sub, err := s.subscribe(ctx, p, q.After)
@@ -239,7 +238,7 @@ func kept(log logReader, p part, encode encoder) func(context.Context) ([]byte, 
 					continue
 				}
 				if f.JSON == nil {
-					if f.JSON, err = json.Marshal(f.Event); err != nil {
+					if f.JSON, err = encodeJSON(f.Event); err != nil {
 						return nil, err
 					}
 				}

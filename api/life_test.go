@@ -17,6 +17,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/client"
 	"github.com/skep-dev/skep/host"
+	"github.com/skep-dev/skep/store"
 )
 
 // A stop ends the streams and lets a call finish.
@@ -51,6 +52,45 @@ func TestSoftStop(t *testing.T) {
 		t.Error(err)
 	}
 	wantKind(t, r.c.Ready(context.Background()), agent.Unavailable)
+}
+
+// A stop ends what is followed, and not what is listed: that goes on to its end, or ends so that its reader notices.
+func TestStopOfListings(t *testing.T) {
+	r := start(t, nil)
+	log := part{log: store.SessionLog(agent.DefaultApp, r.session("a").ID)}
+	for _, follows := range []bool{true, false} {
+		out, err := r.s.events(t.Context(), eventQuery{Accept: typeNDJSON, Follow: follows}, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := out.(*stream)
+		soft, stop := context.WithCancel(t.Context())
+		hard, cut := context.WithCancel(t.Context())
+		stop()
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		body := r.s.newStreamBody(life{soft: soft, hard: hard}, st, here)
+		defer body.Close()
+		left := 2
+		st.first, st.next = nil, func(ctx context.Context) ([]byte, error) {
+			if left--; ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if left < 0 {
+				cut()
+				return nil, context.Canceled
+			}
+			return []byte("x"), nil
+		}
+		got, err := io.ReadAll(body)
+		if follows && (len(got) != 0 || err != nil) {
+			t.Errorf("what is followed: %q %v", got, err)
+		}
+		if !follows && (string(got) != "xx" || err == nil) {
+			t.Errorf("what is listed: %q %v", got, err)
+		}
+	}
 }
 
 // A stop that comes before the server has begun to accept ends it all the same.

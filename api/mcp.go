@@ -68,7 +68,7 @@ func (s *Server) mcpRoutes(limit int64) (rs []route) {
 			})
 		}
 	}
-	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/{path}"} {
+	for _, path := range []string{metadataPath, metadataPath + "/{path}"} {
 		rs = append(rs, route{method: "GET", path: path, id: "mcpMetadata" + strings.Repeat("Of", strings.Count(path, "{")), summary: "How clients of MCP get at tokens",
 			endpoint: handle(s.mcpMetadata), open: true})
 	}
@@ -293,9 +293,12 @@ func (p *mcpPipe) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
+// metadataPath is where the metadata of an endpoint is found, before the endpoint's own path.
+const metadataPath = "/.well-known/oauth-protected-resource"
+
 // challenge is what a client of MCP is told that has brought no token that is good (MCP authorization; RFC 6750, RFC 9728): where it reads that
 // tokens come from Skep itself, by hand.
-func challenge(c *fiber.Ctx, err error) string {
+func (s *Server) challenge(c *fiber.Ctx, err error) string {
 	out := `Bearer realm="skep"`
 	path := strings.Clone(c.Path())
 	if path != "/mcp" && !strings.HasPrefix(path, "/mcp/") {
@@ -303,7 +306,7 @@ func challenge(c *fiber.Ctx, err error) string {
 	}
 	host := strings.Clone(string(c.Request().Host()))
 	if validHost(host) {
-		out += fmt.Sprintf(`, resource_metadata="http://%s/.well-known/oauth-protected-resource%s"`, host, strings.Map(plainASCII, path))
+		out += fmt.Sprintf(`, resource_metadata="%s%s%s"`, strings.Map(plainASCII, s.baseURL(host)), metadataPath, strings.Map(plainASCII, path))
 	}
 	if len(c.Request().Header.Peek("Authorization")) > 0 {
 		out += `, error="invalid_token"`
@@ -347,9 +350,9 @@ func (s *Server) mcpMetadata(_ context.Context, q resourceRequest) (resourceMeta
 			host = h[1]
 		}
 	}
-	path, _, _ := strings.Cut(strings.TrimPrefix(q.URL, "/.well-known/oauth-protected-resource"), "?")
+	path, _, _ := strings.Cut(strings.TrimPrefix(q.URL, metadataPath), "?")
 	if path == "" {
 		path = "/mcp"
 	}
-	return resourceMetadata{Resource: "http://" + host + path, Name: "Skep", Methods: []string{"header"}}, nil
+	return resourceMetadata{Resource: s.baseURL(host) + path, Name: "Skep", Methods: []string{"header"}}, nil
 }

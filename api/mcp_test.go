@@ -44,6 +44,26 @@ func TestMCPAuthorization(t *testing.T) {
 	}
 }
 
+// TestMCPPublicURL has clients told the address that the server has for people, and not the one behind its proxy.
+func TestMCPPublicURL(t *testing.T) {
+	r := start(t, &Options{URL: "https://skep.example.com/hive/"})
+	res := r.do("POST", "/mcp/code", initialize, append([]string{"Authorization", "none"}, mcpHeaders...)...)
+	if got := res.Header.Get("WWW-Authenticate"); !strings.Contains(got, `resource_metadata="https://skep.example.com/hive/.well-known/oauth-protected-resource/mcp/code"`) {
+		t.Error(got)
+	}
+	for path, want := range map[string]string{"": "/mcp", "/mcp/bee": "/mcp/bee"} {
+		res, err := http.Get(r.url + "/.well-known/oauth-protected-resource" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != 200 || !strings.Contains(string(b), `"resource":"https://skep.example.com/hive`+want+`"`) {
+			t.Errorf("%s: %s %s %v", path, res.Status, b, err)
+		}
+	}
+}
+
 // TestMCPSession holds a session to the token and the endpoint that began it, and ends it with the token.
 func TestMCPSession(t *testing.T) {
 	r := start(t, nil)

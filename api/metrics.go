@@ -73,6 +73,13 @@ func (m *metrics) text() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // figures shows what the runtime and the store count, at the moment of asking.
 type figures struct{ s *Server }
 
@@ -145,6 +152,22 @@ func (f figures) Collect(ch chan<- prometheus.Metric) {
 			counter("skep_tool_calls_total", "Calls of tools that were made.", t.Calls, of...)
 			counter("skep_tool_calls_failed_total", "Of these, those that failed.", t.Failed, of...)
 			tell(prometheus.CounterValue, "skep_tool_seconds_total", "Time that they took, waiting for others included.", t.Took.Seconds(), of...)
+		}
+	}
+
+	if f.s.o.Models != nil {
+		for _, t := range f.s.o.Models.Totals() {
+			of := []string{"app", string(t.App), "provider", t.Provider}
+			counter("skep_model_calls_total", "Calls to providers of models.", t.Calls, of...)
+			for c, n := range t.Faults {
+				counter("skep_model_faults_total", "Of these, those that failed, by the class of what failed.", n, append(of, "class", c.String())...)
+			}
+			counter("skep_model_tokens_total", "Tokens that they used.", t.Tokens.Input, append(of, "direction", "input")...)
+			counter("skep_model_tokens_total", "Tokens that they used.", t.Tokens.Output, append(of, "direction", "output")...)
+			tell(prometheus.CounterValue, "skep_model_cost_dollars_total", "What those cost whose price is known.", float64(t.Micro)/1e6, of...)
+			tell(prometheus.CounterValue, "skep_model_seconds_total", "Time that they took, streams to their end.", t.Took.Seconds(), of...)
+			gauge("skep_model_keys_refused", "Keys that the provider refuses, which are not used for a while.", float64(t.Refused), of...)
+			gauge("skep_model_provider_open", "1 while no call goes to the provider, as it failed several times in a row.", oneIf(t.Open), of...)
 		}
 	}
 

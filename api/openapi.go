@@ -126,6 +126,9 @@ func (s *schemas) parameter(f fieldPlan) object {
 
 func (s *schemas) responses(r *route) object {
 	out := object{"default": object{"$ref": "#/components/responses/Problem"}}
+	if r.ai != nil {
+		out["default"] = object{"description": "An error, in the form of the protocol.", "content": object{typeAny: object{}}}
+	}
 	results := r.results
 	if results == nil {
 		results = map[int]reflect.Type{r.status: resultType(r.endpoint.out)}

@@ -89,6 +89,7 @@ type policyExplained struct {
 	Steps    []policy.Step  `json:"steps" doc:"what each rule about the tool says of the call"`
 	Parts    []string       `json:"parts,omitempty" doc:"the commands that the call's command line consists of"`
 	Known    bool           `json:"known" doc:"the app has the tool"`
+	Budgets  []tools.Spent  `json:"budgets,omitempty" doc:"those that the call would count for; the decision is as if there were room"`
 }
 
 func (s *Server) explainPolicy(ctx context.Context, q explainPolicyRequest) (policyExplained, error) {
@@ -120,5 +121,9 @@ func (s *Server) explainPolicy(ctx context.Context, q explainPolicyRequest) (pol
 		c.Tool.Effect = *b.Effect
 	}
 	steps, d := p.Explain(c)
-	return policyExplained{Decision: d, Steps: append([]policy.Step{}, steps...), Parts: p.Parts(c), Known: known}, nil
+	out := policyExplained{Decision: d, Steps: append([]policy.Step{}, steps...), Parts: p.Parts(c), Known: known}
+	if s.o.Tools != nil {
+		out.Budgets, err = s.o.Tools.Spent(ctx, appOf(ctx), p, c)
+	}
+	return out, err
 }

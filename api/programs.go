@@ -91,23 +91,13 @@ func (s *Server) readProgram(ctx context.Context, text []byte) (*program.Program
 	if err != nil {
 		return nil, nil, err
 	}
-	effects := map[string]agent.Effect{}
-	return p, effects, p.CheckEffects(func(name string) (agent.Effect, error) {
-		if e, ok := effects[name]; ok {
-			return e, nil
-		}
+	effects, err := p.Resolve(func(name string) (agent.Tool, error) {
 		if s.o.Tools == nil {
-			return 0, agent.Errorf(agent.NotFound, "there is no tool %q", name)
+			return agent.Tool{}, agent.Errorf(agent.NotFound, "there is no tool %q", name)
 		}
-		t, err := s.o.Tools.Resolve(ctx, appOf(ctx), name)
-		if err == nil && t.Name != name {
-			err = agent.Errorf(agent.NotFound, "the name of this tool is %s", t.Name)
-		}
-		if err == nil {
-			effects[name] = t.Effect
-		}
-		return t.Effect, err
+		return s.o.Tools.Resolve(ctx, appOf(ctx), name)
 	})
+	return p, effects, err
 }
 
 func (s *Server) programSchema(context.Context, struct{}) (raw, error) {

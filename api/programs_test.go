@@ -60,6 +60,31 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// A program's change set whose third call fails is rolled back after one question.
+func TestProgramIsRolledBack(t *testing.T) {
+	r, n := startTools(t, Options{})
+	n.full = true // n2 cannot be written
+	ctx, wait := context.Background(), 20
+	out, err := r.c.RunProgram(ctx, client.Program{Program: json.RawMessage(`{"steps":[
+  {"step":"change_set","title":"three","calls":[
+    {"tool":"note.write","over":[1,3,2],"as":"i","args":{"path":"n${i}","text":"x"},"undo":{"tool":"note.delete","args":{"path":"n${i}"}}}]}]}`), Wait: &wait})
+	if err != nil || len(out.Asks) != 1 || len(out.Asks[0].Calls) != 6 || !out.Asks[0].Calls[1].Undo || string(out.Asks[0].Calls[1].Args) != `{"path":"n1"}` {
+		t.Fatalf("%+v %v", out, err)
+	}
+	if _, err := r.c.AnswerApprovals(ctx, []agent.ApprovalID{out.Asks[0].ID}, agent.ApprovalAnswer{Allow: true}); err != nil {
+		t.Fatal(err)
+	}
+	done := r.wait(out.Run)
+	if done.Status != agent.RunFailed || !strings.HasSuffix(done.Error.Msg, "there is no room for n2; call 2, note.write, was undone; call 1, note.write, was undone") {
+		t.Errorf("%s %+v", done.Status, done.Error)
+	}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		if _, there := n.has(name); there {
+			t.Errorf("%s is there still", name)
+		}
+	}
+}
+
 func TestProgramsThatAreWrong(t *testing.T) {
 	r, _ := startTools(t, Options{})
 	ctx := context.Background()

@@ -20,6 +20,7 @@ type route struct {
 	endpoint
 
 	open      bool                 // needs no token
+	ai        *aiDoor              // of the model gateway: its keys and its errors are those of a protocol
 	socket    bool                 // a WebSocket of browsers, too: its token may come otherwise than by a header
 	owner     string               // what it does that only an owner may: "make tokens"; empty means that developers may, too
 	whole     bool                 // about the whole server: not for a token that is bound to one app
@@ -123,6 +124,7 @@ func (s *Server) table() []route {
 		{method: "GET", path: "/v1/approvals/events", id: "approvalEvents", summary: "Follow what is asked and answered, beginning with what is open", endpoint: handle(s.approvalEvents), media: events, results: eventResults()},
 		{method: "POST", path: "/v1/approvals/answer", id: "answerApprovals", summary: "Answer questions", endpoint: handle(s.answerApprovals)},
 		{method: "GET", path: "/v1/approvals/{id}", id: "getApproval", summary: "Show a question that is open", endpoint: handle(s.getApproval)},
+		{method: "GET", path: "/v1/approvals/{id}/arguments", id: "approvalArguments", summary: "Read all of a call's arguments, also of one whose question shows their beginning only", endpoint: handle(s.approvalArguments), media: []string{typeJSON}},
 		{method: "POST", path: "/v1/approvals/{id}/answer", id: "answerApproval", summary: "Answer a question", endpoint: handle(s.answerApproval)},
 		{method: "POST", path: "/v1/approvals/{id}/link", id: "linkApproval", summary: "Make a link by which a person can answer a question, once", status: 201, endpoint: handle(s.linkApproval)},
 		{method: "GET", path: "/approve/{token}", id: "showApprove", summary: "Show the question of a link", endpoint: handle(s.showApprove), open: true, media: []string{typeHTML, typeJSON}, results: approveResults()},
@@ -139,6 +141,8 @@ func (s *Server) table() []route {
 		{method: "PATCH", path: "/v1/tools/servers/{name}", id: "updateToolServer", summary: "Change a server of tools", endpoint: handle(s.updateToolServer), limit: maxToolServer},
 		{method: "DELETE", path: "/v1/tools/servers/{name}", id: "deleteToolServer", summary: "Remove a server of tools, and end it", status: 204, endpoint: handle(s.deleteToolServer)},
 		{method: "POST", path: "/v1/tools/servers/{name}/refresh", id: "refreshToolServer", summary: "Ask a server of tools anew what it has", endpoint: handle(s.refreshToolServer)},
+		{method: "GET", path: "/v1/tools/servers/{name}/prompts", id: "listPrompts", summary: "List the prompts of a server of tools; SERVER.prompts.get gets one", endpoint: handle(s.listPrompts)},
+		{method: "GET", path: "/v1/tools/servers/{name}/resources", id: "listResources", summary: "List the resources of a server of tools; SERVER.resources.read reads one", endpoint: handle(s.listResources)},
 		{method: "POST", path: "/v1/tools/servers/{name}/authorize", id: "authorizeTools", summary: "Begin to authorize Skep with a server of tools, on a page that a person opens", endpoint: handle(s.authorizeTools)},
 		{method: "GET", path: "/v1/tools/servers/{name}/authorize", id: "toolAuthorization", summary: "Show whether Skep is authorized with a server of tools", endpoint: handle(s.toolAuthorization)},
 		{method: "DELETE", path: "/v1/tools/servers/{name}/authorize", id: "forgetToolAuthorization", summary: "Delete what a server of tools has given Skep", status: 204, endpoint: handle(s.forgetAuthorization)},
@@ -174,7 +178,7 @@ func (s *Server) table() []route {
 
 		{method: "GET", path: "/v1/audit", id: "audit", summary: "Read or follow the app's audit log", endpoint: handle(s.auditLog), media: events, results: eventResults()},
 
-		{method: "GET", path: "/v1/usage", id: "usage", summary: "Add up what the app's agents have used, by day, agent and kind", endpoint: handle(s.usage),
+		{method: "GET", path: "/v1/usage", id: "usage", summary: "Add up what the app's agents have used, by day, agent and kind, and calls of models by provider, model, route, user and key", endpoint: handle(s.usage),
 			media: []string{typeJSON, typeCSV, typeNDJSON}, results: map[int]reflect.Type{http.StatusOK: reflect.TypeFor[usageReport]()}},
 		{method: "GET", path: "/v1/usage/events", id: "usageEvents", summary: "Export single usage events", endpoint: handle(s.usageEvents), media: []string{typeNDJSON}},
 		{method: "GET", path: "/v1/usage/quotas", id: "quotas", summary: "Show how much of their quotas the app and its agents use now", endpoint: handle(s.quotas)},
@@ -198,6 +202,8 @@ func (s *Server) table() []route {
 		})
 	}
 	rs = append(rs, s.mcpRoutes(call)...)
+	rs = append(rs, s.modelRoutes()...)
+	rs = append(rs, s.aiRoutes()...)
 	for i := range rs {
 		r := &rs[i]
 		r.index = i

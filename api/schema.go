@@ -122,6 +122,9 @@ func (s *schemas) structure(t reflect.Type) object {
 		if f.Type.Kind() == reflect.Slice && f.Type != rawType && !optional {
 			p["type"] = []string{"array", "null"}
 		}
+		if kind, ok := p["type"].(string); ok && f.Type.Kind() == reflect.Pointer && !optional {
+			p["type"] = []string{kind, "null"}
+		}
 		if doc := f.Tag.Get("doc"); doc != "" {
 			p["description"] = doc
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/client"
+	"github.com/skep-dev/skep/store"
 )
 
 // in returns a client for one app with the rig's owner token.
@@ -84,6 +85,25 @@ func (r *rig) other(name agent.App) other {
 	if res := r.do("POST", "/v1/tools/servers", `{"name":"bees-server","kind":"stdio","command":["bees"]}`, headerApp, string(name)); res.StatusCode >= 300 {
 		r.t.Fatalf("%s %s", res.Status, res.body)
 	}
+	_, err = r.s.st.PutDoc(ctx, store.Providers, name, "bees-provider", 0, agent.Provider{
+		Name: "bees-provider", App: name, URL: "http://127.0.0.1:1", Protocols: agent.Protocols(), Models: []string{"bees-model"}, Private: true,
+	})
+	must(err)
+	for target, body := range map[string]string{
+		"providers/bees-provider": `{"url":"https://bees.example/v1","protocols":["openai-chat"],"models":["bees-model"]}`,
+		"limits/bees-limit":       `{"window":60000000000,"requests":5}`, "guardrails/bees-guard": `{"words":["bees"],"prompt":true}`,
+	} {
+		if res := r.do("PUT", "/v1/models/"+target, body, headerApp, string(name)); res.StatusCode >= 300 {
+			r.t.Fatalf("%s %s", res.Status, res.body)
+		}
+	}
+	if res := r.do("PUT", "/v1/models/routes/bees-route", `{"candidates":[{"provider":"bees-provider","model":"bees-model"}]}`, headerApp, string(name)); res.StatusCode >= 300 {
+		r.t.Fatalf("%s %s", res.Status, res.body)
+	}
+	loggedCall := agent.NewModelCall(r.s.o.Now())
+	must(r.s.st.PutModelLog(ctx, agent.ModelLog{Call: loggedCall, App: name, Asked: "bees-model", Source: agent.FromProvider}))
+	modelKey, err := cl.CreateModelKey(ctx, client.NewModelKey{Name: "bees-key"})
+	must(err)
 	_, tok := r.as(agent.Owner, name)
 	return other{
 		params: map[string]string{
@@ -93,7 +113,10 @@ func (r *rig) other(name agent.App) other {
 			"/v1/agents/{name}/instances/{key}/storage/{entry}": "bees-own", "/v1/agents/{name}/instances/{key}/alarms/{alarm}": "bees-alarm",
 			"/mcp/{agent}": "bees-agent", "/mcp/code/{agent}": "bees-agent", "/mcp/serve/{agent}": "bees-agent",
 			"/agents/{name}": "bees-agent", "/agents/{name}/{key}": "bees-one", "/v1/runs/{id}/events/{type}": "approval", "/v1/sessions/{id}": string(se.ID), "/v1/sessions/{id}/files/{path}": "bees-file",
+			"/ai/models/{path}": "bees-model", "/ai/v1/models/{path}": "bees-model", "/ai/v1beta/models/{path}": "bees-provider/bees-model:generateContent",
 			"/v1/tools/servers/{name}": "bees-server", "/v1/tools/{name}": "bees-server.look",
+			"/v1/models/providers/{name}": "bees-provider", "/v1/models/routes/{name}": "bees-route", "/v1/models/limits/{name}": "bees-limit",
+			"/v1/models/guardrails/{name}": "bees-guard", "/v1/models/keys/{id}": modelKey.ID, "/v1/models/log/{id}": loggedCall,
 			"/v1/skills/{name}": "bees-skill", "/v1/skills/{name}/files/{path}": "SKILL.md", "/v1/runs/{id}": string(run.ID),
 			"/v1/tokens/{id}": string(tok.ID), "/v1/apps/{name}": string(name), "/v1/secrets/{name}": "bees-secret", "/v1/approvals/{id}": string(run.ID) + "-1",
 		},
@@ -108,22 +131,27 @@ func (r *rig) other(name agent.App) other {
 			"answerApprovals": fmt.Sprintf(`{"ids":["%s-1"],"allow":true}`, run.ID), "answerApproval": `{"allow":true}`, "linkApproval": "{}",
 			"updateToolServer": `{"description":"x"}`, "authorizeTools": "{}", "classifyTools": `[{"tool":"bees-server.look","effect":"read"}]`,
 			"pinTools": `{"tools":["bees-server.look"]}`, "callTool": "{}",
-			"updateSecret": `{"description":"x"}`, "rollbackSecret": `{"version":1}`,
+			"aiChat": aiBees, "aiChatShort": aiBees, "aiResponses": aiBees, "aiResponsesShort": aiBees, "aiEmbeddings": aiBees, "aiEmbeddingsShort": aiBees,
+			"aiMessages": aiBees, "aiCountTokens": aiBees, "aiInputTokens": aiBees, "aiInputTokensShort": aiBees, "aiGemini": aiBees,
+			"updateModelKey": `{"disabled":true}`, "updateSecret": `{"description":"x"}`, "rollbackSecret": `{"version":1}`,
 		},
-		marks: []string{"bees-", string(a.ID), string(se.ID), string(run.ID), string(tok.ID)},
+		marks: []string{"bees-", string(a.ID), string(se.ID), string(run.ID), string(tok.ID), modelKey.ID},
 		view: func() string {
 			var all strings.Builder
 			for _, target := range []string{"/v1/plugins", "/v1/agents", "/v1/sessions", "/v1/runs", "/v1/audit", "/v1/tokens", "/v1/apps/" + string(name),
 				"/v1/sessions/" + string(se.ID) + "/events", "/v1/agents/bees-agent/logs",
 				"/v1/tools/servers", "/v1/tools", "/v1/secrets", "/v1/secrets/bees-secret", "/v1/agents/bees-agent/state", "/v1/agents/bees-agent/state/bees-key",
 				"/v1/agents/bees-agent/instances", "/v1/agents/bees-agent/instances/bees-one/storage", "/v1/agents/bees-agent/instances/bees-one/alarms",
-				"/v1/agents/bees-agent/instances/bees-one/events", "/v1/sessions/" + string(se.ID) + "/files", "/v1/skills"} {
+				"/v1/agents/bees-agent/instances/bees-one/events", "/v1/sessions/" + string(se.ID) + "/files", "/v1/skills", "/v1/models/providers", "/v1/models/routes", "/v1/models/limits", "/v1/models/guardrails", "/v1/models/keys"} {
 				all.Write(r.do("GET", target, "", headerApp, string(name)).body)
 			}
 			return all.String()
 		},
 	}
 }
+
+// aiBees asks a model of the other app, in words of several protocols.
+const aiBees = `{"model":"bees-provider/bees-model","max_tokens":1,"messages":[{"role":"user","content":"x"}],"input":"x","contents":[{"parts":[{"text":"x"}]}]}`
 
 var paramRE = regexp.MustCompile(`\{[a-z]+\}`)
 
@@ -144,6 +172,8 @@ func (o other) target(t *testing.T, path string) string {
 var ownThings = map[string]string{
 	"putPlugin": "export {}", "runCode": `{"code":"x","function":"echo"}`, "putSecret": `{"value":"mine-value"}`, "putSkill": string(mySkill),
 	"putPolicy": `{"text":"read: allow\n"}`, "testPolicy": "{}", "lintPolicy": "{}", "explainPolicy": `{"tool":"files.read"}`,
+	"putProvider": `{"url":"https://mine.example/v1","protocols":["openai-chat"],"models":["mine-model"]}`, "putModelRoute": `{"candidates":[{"provider":"mine-provider"}]}`,
+	"putModelLimit": `{"window":60000000000,"requests":1}`, "putGuardrail": `{"find":["email"],"prompt":true}`, "createModelKey": `{"name":"mine-key"}`, "putModelLogging": `{"days":1}`,
 	"addToolServer": `{"name":"mine-server","kind":"stdio","command":["mine"]}`,
 	"runProgram":    `{"program":{"steps":[{"step":"return"}]},"wait":0}`, "checkProgram": `{"program":{"steps":[{"step":"return"}]}}`,
 }

@@ -107,6 +107,9 @@ func start(t testing.TB, o *Options) *rig {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.NewTextHandler(r.log, nil))
 	}
+	if opts.Models == nil {
+		opts.Models = newModels(st, usage)
+	}
 	r.s = New(rt, st, &opts)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

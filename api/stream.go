@@ -17,6 +17,9 @@ type stream struct {
 	beat        []byte // sent when nothing else was for the heartbeat time
 	finish      bool   // whether it goes on to its end after the server was told to stop
 
+	// body is what is sent, in place of first, beat and next. The header goes with what it writes first.
+	body bodyWriter
+
 	// next blocks until there is more, and returns io.EOF after the last. Its result is valid until it is called again.
 	next  func(context.Context) ([]byte, error)
 	close func() // called once, by the connection's goroutine
@@ -32,7 +35,27 @@ type streamBody struct {
 	pending   []byte
 }
 
+// ownBody is a body with a stream's Close.
+type ownBody struct {
+	bodyWriter
+	close func()
+}
+
+type bodyWriter interface {
+	io.Reader
+	io.WriterTo
+	SupportsBodyWriteTo() bool
+}
+
+func (b *ownBody) Close() error {
+	b.close()
+	return nil
+}
+
 func (s *Server) newStreamBody(l life, st *stream, conn net.Conn) io.ReadCloser {
+	if st.body != nil {
+		return &ownBody{st.body, st.close}
+	}
 	ctx := l.soft
 	if st.finish {
 		ctx = l.hard
@@ -48,7 +71,7 @@ func (b *streamBody) Read(p []byte) (int, error) {
 		switch {
 		case err == nil:
 			b.pending = out
-		case errors.Is(err, io.EOF) || b.ctx.Err() != nil:
+		case errors.Is(err, io.EOF) || b.ctx.Err() != nil && !b.finish:
 			return 0, io.EOF
 		case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
 			b.pending = b.beat

@@ -23,9 +23,25 @@ const maxUsageRows = 100_000
 type usageRequest struct {
 	From   string `query:"from" doc:"first UTC day, as 2006-01-02; 29 days before the last unless given"`
 	To     string `query:"to" doc:"last UTC day, included; today unless given"`
-	By     string `query:"by" doc:"what to tell apart, separated by commas: day, agent, kind; all in one row unless given"`
+	By     string `query:"by" doc:"what to tell apart, separated by commas: day, agent, kind, and of calls of models alone provider, model, route, user, key; all in one row unless given"`
 	Agent  string `query:"agent" doc:"only usage of this agent; - is what no agent did"`
 	Format string `query:"format" default:"json" doc:"json, csv or ndjson"`
+	usageOf
+}
+
+// usageOf says of what usage is wanted.
+type usageOf struct {
+	Provider string          `query:"provider" doc:"only calls of models of this provider"`
+	Model    string          `query:"model" doc:"only calls of this model, as its provider knows it"`
+	Route    string          `query:"route" doc:"only calls of models by this route, as @NAME; - is by none"`
+	User     string          `query:"user" doc:"only calls of models for this user; - is for none"`
+	Key      string          `query:"key" doc:"only calls of models with the virtual key of this id; - is with none"`
+	Session  agent.SessionID `query:"session" doc:"only usage of this session, as far back as single events are kept"`
+	Run      agent.RunID     `query:"run" doc:"only usage of this run, as far back as single events are kept"`
+}
+
+func (u usageOf) set(q *ledger.Query) {
+	q.Provider, q.Model, q.Route, q.User, q.Key, q.Session, q.Run = u.Provider, u.Model, u.Route, u.User, u.Key, u.Session, u.Run
 }
 
 // usageReport is what an app used. Calls that were answered are in it.
@@ -42,6 +58,7 @@ func (s *Server) usage(ctx context.Context, q usageRequest) (any, error) {
 		return nil, err
 	}
 	lq := ledger.Query{App: appOf(ctx), Agent: q.Agent}
+	q.set(&lq)
 	if lq.By, err = dimensions(q.By); err != nil {
 		return nil, err
 	}
@@ -97,9 +114,19 @@ func dimensions(by string) (d ledger.Dimension, err error) {
 			d |= ledger.ByAgent
 		case "kind":
 			d |= ledger.ByKind
+		case "provider":
+			d |= ledger.ByProvider
+		case "model":
+			d |= ledger.ByModel
+		case "route":
+			d |= ledger.ByRoute
+		case "user":
+			d |= ledger.ByUser
+		case "key":
+			d |= ledger.ByKey
 		case "":
 		default:
-			return 0, agent.Errorf(agent.Invalid, "usage cannot be told apart by %.80q: use day, agent and kind", name)
+			return 0, agent.Errorf(agent.Invalid, "usage cannot be told apart by %.80q: use day, agent, kind, provider, model, route, user and key", name)
 		}
 	}
 	return d, nil
@@ -131,7 +158,7 @@ func dayOf(name, s string) (time.Time, error) {
 	return t, nil
 }
 
-// usageCSV writes rows as RFC 4180 says, times in seconds.
+// usageCSV writes rows as RFC 4180 says, times in seconds, money in dollars; a cost that is not known is empty.
 func usageCSV(rows []agent.UsageRow) ([]byte, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -140,16 +167,28 @@ func usageCSV(rows []agent.UsageRow) ([]byte, error) {
 	err := w.Write([]string{
 		"day", "app", "agent", "kind", "events", "failed", "cpu_seconds", "wall_seconds", "memory_bytes", "in_bytes", "out_bytes",
 		"sent_bytes", "received_bytes", "host_calls", "fuel",
+		"provider", "model", "route", "user", "key", "model_calls", "model_cached", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens",
+		"reasoning_tokens", "cost_dollars", "unpriced_calls",
 	})
 	for _, r := range rows {
 		kind := ""
 		if r.Kind != agent.UnknownUse {
 			kind = r.Kind.String()
 		}
+		var m agent.ModelSum
+		if r.Models != nil {
+			m = *r.Models
+		}
+		cost := ""
+		if m.Micro != nil {
+			cost = fmt.Sprintf("%d.%06d", *m.Micro/1_000_000, *m.Micro%1_000_000)
+		}
 		if err == nil {
 			err = w.Write([]string{
 				r.Day, string(r.App), r.Agent, kind, n(r.Events), n(r.Failed), sec(r.CPU), sec(r.Wall), n(r.Memory), n(r.In), n(r.Out),
 				n(r.Sent), n(r.Received), n(r.HostCalls), n(r.Fuel),
+				r.Provider, r.Model, r.Route, r.User, r.Key, n(m.Calls), n(m.Cached), n(m.Tokens.Input), n(m.Tokens.Output), n(m.Tokens.CacheRead),
+				n(m.Tokens.CacheWrite + m.Tokens.CacheWrite1h), n(m.Tokens.Reasoning), cost, n(m.Unpriced),
 			})
 		}
 	}
@@ -165,6 +204,7 @@ type usageEventsRequest struct {
 	To    string `query:"to" doc:"only events before this time; now unless given"`
 	Agent string `query:"agent" doc:"only events of this agent; - is what no agent did"`
 	After string `query:"after" doc:"the cursor of the last event seen"`
+	usageOf
 }
 
 // usageEvents streams the events that are in the ledger now, in the order in which they were written.
@@ -174,6 +214,7 @@ func (s *Server) usageEvents(ctx context.Context, q usageEventsRequest) (*stream
 		return nil, err
 	}
 	lq := ledger.Query{App: appOf(ctx), Agent: q.Agent, To: s.o.Now()}
+	q.set(&lq)
 	if q.To != "" {
 		if lq.To, err = momentOf("to", q.To); err != nil {
 			return nil, err

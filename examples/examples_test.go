@@ -182,6 +182,8 @@ func needs(t *testing.T, example string) {
 		_, err = os.Stat(compiler)
 	case "hello-python":
 		_, err = os.Stat(interpreter)
+	case "mcp":
+		_, err = os.Stat(filepath.Join(toolServers, "mcp-server-memory"))
 	case "chromium":
 		_, err = exec.LookPath("chromium")
 	}

@@ -9,8 +9,14 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// TestNoteArchiveUnit runs the example's own tests, with the double of Skep that the npm package has.
-func TestNoteArchiveUnit(t *testing.T) {
+// TestUnits runs the tests that examples in TypeScript have of their own, with the double of Skep that the npm package has.
+func TestUnits(t *testing.T) {
+	for _, name := range []string{"note-archive", "chat"} {
+		t.Run(name, func(t *testing.T) { unit(t, name) })
+	}
+}
+
+func unit(t *testing.T, name string) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("there is no node")
@@ -19,9 +25,9 @@ func TestNoteArchiveUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle := filepath.Join(t.TempDir(), "note-archive.test.mjs")
+	bundle := filepath.Join(t.TempDir(), name+".test.mjs")
 	r := api.Build(api.BuildOptions{
-		EntryPoints: []string{filepath.Join("note-archive", "main.test.js")}, Outfile: bundle, Bundle: true, Write: true,
+		EntryPoints: []string{filepath.Join(name, "main.test.js")}, Outfile: bundle, Bundle: true, Write: true,
 		Format: api.FormatESModule, Platform: api.PlatformNode, Target: api.ES2022, Sourcemap: api.SourceMapInline,
 		Alias: map[string]string{"skep/testing": filepath.Join(sdk, "testing.js"), "skep": filepath.Join(sdk, "index.js")},
 	})

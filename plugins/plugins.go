@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // Limits bounds a package. A zero field means the default.
@@ -164,9 +165,4 @@ func badLine(b []byte) int {
 	return line
 }
 
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "..."
-	}
-	return s
-}
+func clip(s string) string { return phrase.Clip(s, 80) }

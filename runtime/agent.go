@@ -38,6 +38,7 @@ func (r *Runtime) CreateAgent(ctx context.Context, a agent.Agent, once store.Onc
 	now := time.Now().UTC()
 	a.ID, a.Created, a.Updated = agent.NewAgentID(now), now, now
 	defer r.records.changing.lock(a.App, a.Name)()
+	defer r.touchTools(a.App)
 	return r.store.CreateAgent(ctx, a, once)
 }
 
@@ -75,6 +76,7 @@ func (r *Runtime) UpdateAgent(ctx context.Context, app agent.App, name string, p
 	})
 	if err == nil {
 		r.records.changed(a)
+		r.touchTools(app)
 	}
 	return a, err
 }
@@ -91,6 +93,7 @@ func (r *Runtime) DeleteAgents(ctx context.Context, app agent.App, names ...stri
 	err := r.store.DeleteAgents(ctx, app, names...)
 	if err == nil {
 		r.records.gone(app, names...)
+		r.touchTools(app)
 		r.closeAgentSockets(app, ids)
 		select {
 		case r.disowned <- struct{}{}:
@@ -145,4 +148,11 @@ func (r *Runtime) checkFields(a *agent.Agent) error {
 		return err
 	}
 	return a.Limits.Check(r.opts.MaxLimits)
+}
+
+// touchTools says that an app's agents or their code have changed, which may serve tools.
+func (r *Runtime) touchTools(app agent.App) {
+	if r.opts.Tools != nil {
+		r.opts.Tools.Touch(app)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/schedule"
 	"github.com/skep-dev/skep/store/instance"
@@ -291,7 +292,7 @@ func (f *firing) fire(ctx context.Context) error {
 	f.t.Undo()
 	if blameless(err) { // it is tried again without having been tried
 		e := agent.AsError(err)
-		f.data.Error = clip(e.Msg, maxAlarmError)
+		f.data.Error = phrase.Clip(e.Msg, maxAlarmError)
 		return f.set(ctx, f.began.Add(max(e.After, postponed)))
 	}
 	_ = f.r.ended(ctx, f.rec.agent, err)
@@ -323,7 +324,7 @@ func (f *firing) set(ctx context.Context, at time.Time) error {
 // failed has the alarm tried again later, or makes it a dead letter.
 func (f *firing) failed(ctx context.Context, err error) error {
 	f.data.Attempt++
-	f.data.Error = clip(agent.AsError(err).Msg, maxAlarmError)
+	f.data.Error = phrase.Clip(agent.AsError(err).Msg, maxAlarmError)
 	if f.data.Attempt < f.data.Retry.Attempts {
 		return f.set(ctx, time.Now().Add(f.data.Retry.after(f.data.Attempt)))
 	}

@@ -54,6 +54,9 @@ func (r *Runtime) UpdateApp(ctx context.Context, name agent.App, patch AppPatch)
 func (r *Runtime) DeleteApp(ctx context.Context, name agent.App) error {
 	err := r.store.DeleteApp(ctx, name)
 	r.records.edited(name)
+	if err == nil && r.opts.Tools != nil {
+		r.opts.Tools.Forget(name)
+	}
 	return err
 }
 

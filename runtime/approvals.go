@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -139,6 +140,9 @@ func (r *Runtime) fits(ask agent.Approval, a agent.ApprovalAnswer) error {
 		return r.opts.Tools.CheckAnswer(*ask.Asks, a.Content)
 	case a.Scope == agent.ScopePattern && r.opts.Tools != nil:
 		for _, c := range ask.Calls {
+			if c.Undo { // it is allowed with what it undoes, and in no other way
+				continue
+			}
 			if err := r.opts.Tools.Covers(a.Pattern, c); err != nil {
 				return err
 			}
@@ -188,12 +192,18 @@ func (r *Runtime) allow(ctx context.Context, by string, ask agent.Approval, a ag
 	keep := agent.Allowance{App: ask.App, Agent: ask.Agent, By: by, From: ask.ID, Created: now}
 	if a.Scope == agent.ScopePattern {
 		keep.Pattern, keep.Left, keep.Until = a.Pattern, a.Count, now.Add(a.For)
+		for _, c := range ask.Calls {
+			keep.Budget = cmp.Or(keep.Budget, c.Decision.Budget)
+		}
 		_, err := r.opts.Tools.Allow(ctx, keep)
 		return err
 	}
 	for _, c := range ask.Calls {
+		if c.Undo {
+			continue
+		}
 		one := keep
-		one.Pattern = c.Tool
+		one.Pattern, one.Budget = c.Tool, c.Decision.Budget
 		switch {
 		case a.Scope == agent.ScopeRun:
 			one.Run, one.Until = ask.Run, now.Add(runAllowed)

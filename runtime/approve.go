@@ -12,8 +12,10 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/grant"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/store/instance"
+	"github.com/skep-dev/skep/tools"
 )
 
 // askTimeout is how long a person has to answer when the policy does not say.
@@ -55,9 +57,10 @@ func (x *execution) judge(ctx context.Context, n uint64, a *asked, in []byte) er
 	}
 	title, calls, err := decodeTools(a.name, in)
 	var asked []askedTool
+	tally := tools.Tally{Ahead: a.name == abi.CallToolChange} // its calls are judged again, each when it is made
 	for _, q := range calls {
 		var one askedTool
-		if one, err = x.tools.judge(ctx, n, q); err != nil {
+		if one, err = x.tools.judge(ctx, n, q, &tally); err != nil {
 			break
 		}
 		asked = append(asked, one)
@@ -78,10 +81,18 @@ func decodeTools(name string, in []byte) (title string, calls []abi.ToolCall, er
 	if err := grant.Decode(in, &set); err != nil {
 		return "", nil, err
 	}
-	if len(set.Calls) == 0 || len(set.Calls) > maxChange {
-		return "", nil, agent.Errorf(agent.Invalid, "a change set has 1 to %d calls, not %d", maxChange, len(set.Calls))
+	does := 0
+	for i, c := range set.Calls {
+		if !c.Undo {
+			does++
+		} else if i == 0 || set.Calls[i-1].Undo {
+			return "", nil, agent.Errorf(agent.Invalid, "call %d of the change set is an undo, and there is no call before it that it could take back", i+1)
+		}
 	}
-	return clip(set.Title, maxName), set.Calls, nil
+	if does == 0 || does > maxChange {
+		return "", nil, agent.Errorf(agent.Invalid, "a change set has 1 to %d calls, not %d", maxChange, does)
+	}
+	return phrase.Clip(set.Title, maxName), set.Calls, nil
 }
 
 // become gives a call another class, and has the code's rest looked at again.
@@ -97,21 +108,22 @@ func (x *execution) become(a *asked, class journal.Class) {
 func (x *execution) decided(ctx context.Context, n uint64, a *asked, title string, list []askedTool) error {
 	j := journal.Judgement{}
 	ask := agent.Approval{ID: agent.NewApprovalID(x.run.ID, n), App: x.run.App, Agent: x.run.Agent, Session: x.run.Session, Run: x.run.ID, Call: n, Title: title}
-	verdict, timeout, class := agent.Allow, time.Duration(0), journal.Read
+	verdict, timeout, class, told := agent.Allow, time.Duration(0), journal.Read, []agent.Event(nil)
 	for i := range list {
 		one := &list[i]
 		if a.name == abi.CallTool {
-			x.permit(one, &j)
+			x.permit(n, one, &j)
 		}
 		j.Calls = append(j.Calls, one.judged())
-		x.tools.note(ctx, n, *one)
+		if a.name == abi.CallTool || !one.undo || one.d.Verdict == agent.Deny {
+			told = append(told, x.tools.told(n, *one))
+		}
 		verdict = min(verdict, one.d.Verdict)
 		if one.d.Verdict == agent.Ask && one.d.Timeout > 0 && (timeout == 0 || one.d.Timeout < timeout) {
 			timeout = one.d.Timeout
 		}
 		if one.d.Verdict == agent.Deny {
-			x.become(a, journal.Read)
-			return refused(one.tool.Name, one.d)
+			return x.refuse(ctx, n, a, told, refused(*one))
 		}
 	}
 	if a.name == abi.CallTool {
@@ -122,9 +134,11 @@ func (x *execution) decided(ctx context.Context, n uint64, a *asked, title strin
 	if verdict == agent.Allow {
 		x.mu.Lock()
 		x.appendLocked(e)
+		x.tellLocked(told)
 		a.become(class)
 		x.pokeLocked()
 		x.mu.Unlock()
+		x.flushSoon()
 		x.ask()
 		return nil
 	}
@@ -133,62 +147,103 @@ func (x *execution) decided(ctx context.Context, n uint64, a *asked, title strin
 	e.Flag, e.Until = true, ask.Expires
 	for _, one := range list {
 		ask.Calls = append(ask.Calls, agent.ApprovalCall{
-			Tool: one.tool.Name, Digest: one.tool.Digest, Args: one.args, ArgsDigest: agent.DigestOf(one.args), Decision: one.d,
+			Tool: one.tool.Name, Digest: one.tool.Digest, Args: one.args, ArgsDigest: agent.DigestOf(one.args), Decision: one.d, Undo: one.undo,
 		})
 	}
-	return x.openAsk(a, ask, e)
+	return x.openAsk(ctx, a, ask, e, told)
 }
 
-// permit allows a call that is a part of an approved change set.
-func (x *execution) permit(a *askedTool, j *journal.Judgement) {
-	if a.d.Verdict != agent.Ask {
+// refuse notes that a judgement has ended a call, so that this is made and told of once, too.
+func (x *execution) refuse(ctx context.Context, n uint64, a *asked, told []agent.Event, why error) error {
+	x.become(a, journal.Read)
+	e, err := x.result(ctx, a.entry(journal.Done, n), nil, why)
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.appendLocked(e)
+	x.tellLocked(told)
+	x.mu.Unlock()
+	x.flushSoon()
+	return why
+}
+
+// tellLocked adds events of ours, which go into the commit of the entries that were appended since mu is held. The caller holds mu.
+func (x *execution) tellLocked(events []agent.Event) {
+	for _, ev := range events {
+		if len(x.events) < hostEvents && !x.over {
+			x.events = append(x.events, ev)
+			x.bytes += len(ev.Data)
+		}
+	}
+}
+
+// permit allows a call that is a part of an approved change set. What needs no approval is noted as its part as well: by that it can be taken back.
+func (x *execution) permit(n uint64, a *askedTool, j *journal.Judgement) {
+	if a.d.Verdict == agent.Deny {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if change := x.view.Permitted(a.judged()); change != 0 {
-		j.Change = change
+	change := x.view.Permit(n, a.judged())
+	if j.Change = change; change != 0 && a.d.Verdict == agent.Ask {
 		a.d.Verdict, a.d.Reason = agent.Allow, fmt.Sprintf("it was approved as a part of change set %s", agent.NewApprovalID(x.run.ID, change))
 	}
 }
 
 // openAsk asks a person. The question is in the run's record and in its log when anybody learns of it.
-func (x *execution) openAsk(a *asked, ask agent.Approval, e journal.Entry) error {
+func (x *execution) openAsk(ctx context.Context, a *asked, ask agent.Approval, e journal.Entry, told []agent.Event) error {
 	x.mu.Lock()
-	if len(x.asks) >= agent.MaxAsks {
-		a.become(journal.Read)
-		x.mu.Unlock()
-		return &agent.Error{
-			Kind: agent.Exhausted, Limit: agent.LimitConcurrency, Msg: fmt.Sprintf("the run has %d questions to a person that are open", agent.MaxAsks),
-			Hint: "await some of its calls before it makes more, or make them a change set",
+	for {
+		if len(x.asks) >= agent.MaxAsks {
+			x.mu.Unlock()
+			return x.refuse(ctx, ask.Call, a, told, &agent.Error{
+				Kind: agent.Exhausted, Limit: agent.LimitConcurrency, Msg: fmt.Sprintf("the run has %d questions to a person that are open", agent.MaxAsks),
+				Hint: "await some of its calls before it makes more, or make them a change set",
+			})
 		}
+		if shown, cut := x.show(ask); !cut || e.Blob != "" {
+			ask.Calls = shown
+			break
+		}
+		x.mu.Unlock()
+		if err := x.keepArguments(ctx, &e, ask); err != nil {
+			x.fail(err)
+			return err
+		}
+		x.mu.Lock()
 	}
-	x.show(&ask)
 	x.appendLocked(e)
 	x.asks, x.asksChanged = append(slices.Clip(x.asks), ask), true
 	slices.SortFunc(x.asks, func(a, b agent.Approval) int { return cmp.Compare(a.Call, b.Call) })
+	x.tellLocked(told)
+	asked := agent.Event{Kind: agent.EventApprovalRequested, Run: x.run.ID, Time: time.Now().UTC(), Data: encode(ask)}
+	x.events, x.bytes = append(x.events, asked), x.bytes+len(asked.Data)
 	a.become(journal.Wait)
 	x.pokeLocked()
 	x.mu.Unlock()
-	x.addEvent(agent.Event{Kind: agent.EventApprovalRequested, Data: encode(ask)})
 	x.flushSoon()
 	x.ask()
 	return nil
 }
 
-// show cuts what a question shows of long arguments, so that the run's record stays small. The caller holds mu.
-func (x *execution) show(ask *agent.Approval) {
+// show returns the calls of a question with long arguments cut, so that the run's record stays small, and whether any were. The caller holds mu.
+func (x *execution) show(ask agent.Approval) (calls []agent.ApprovalCall, cut bool) {
 	room := maxAskBytes
 	for _, open := range x.asks {
 		for _, c := range open.Calls {
 			room -= len(c.Args)
 		}
 	}
-	for i := range ask.Calls {
-		c := &ask.Calls[i]
-		c.Args = shownArgs(c.Args, max(min(agent.MaxShownArgs, room), 256))
+	calls = slices.Clone(ask.Calls)
+	for i := range calls {
+		c := &calls[i]
+		most := max(min(agent.MaxShownArgs, room), 256)
+		cut = cut || len(c.Args) > most
+		c.Args = shownArgs(c.Args, most)
 		room -= len(c.Args)
 	}
+	return calls, cut
 }
 
 // approval returns when a call may be made: at once, unless a person is asked.
@@ -205,6 +260,7 @@ func (x *execution) approval(ctx context.Context, n uint64, a *asked) error {
 		case !c.Asks || c.Answered && c.Allowed:
 			a.become(c.Class)
 			x.mu.Unlock()
+			x.ask()
 			return nil
 		case c.Answered:
 			a.become(journal.Read)
@@ -260,7 +316,7 @@ func refusedBy(c *journal.Call) error {
 	if c.Judged != nil && len(c.Judged.Calls) == 1 {
 		name = "the call of " + c.Judged.Calls[0].Tool
 	}
-	return &agent.Error{Kind: agent.Denied, Msg: name + " was not approved: " + clip(msg, maxMessage)}
+	return &agent.Error{Kind: agent.Denied, Msg: name + " was not approved: " + phrase.Clip(msg, maxMessage)}
 }
 
 // without returns list without the questions of those ids.

@@ -7,14 +7,26 @@ import (
 	"github.com/skep-dev/skep/agent"
 )
 
-// track counts the exchanges whose bodies the code has not read to their end: they do not outlive the cell.
+// track counts the exchanges whose bodies the code has not read to their end, and the streams of models: they do not outlive the cell.
 func (x *execution) track(name string, in []byte, f *flight) {
-	if f.err != nil {
+	if f.err != nil && name != abi.CallModelRead {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch name {
+	case abi.CallModelOpen:
+		var s abi.ModelStream
+		decode(f.out, &s)
+		x.open[s.ID] = true
+	case abi.CallModelRead, abi.CallModelClose:
+		var s abi.ModelStream
+		var got struct{ Answer abi.Raw }
+		decode(in, &s)
+		decode(f.out, &got)
+		if f.err != nil || got.Answer != nil || name == abi.CallModelClose {
+			delete(x.open, s.ID)
+		}
 	case abi.CallHTTPOpen:
 		if head, ok := openHead(f.out); ok {
 			x.open[head.ID] = true

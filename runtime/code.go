@@ -39,41 +39,61 @@ const codeMain = "main.ts"
 // StartCode checks a script against the declarations of its tools and stores a run of it. What it finds wrong is an Invalid error with its place
 // in the script, and nothing has been done.
 func (r *Runtime) StartCode(ctx context.Context, app agent.App, req CodeRun, once store.Once) (agent.Run, bool, error) {
-	if len(req.Tools) > maxCodeTools {
-		return agent.Run{}, false, agent.Errorf(agent.Invalid, "tools has %d entries, more than %d", len(req.Tools), maxCodeTools)
-	}
 	req.Agent = cmp.Or(req.Agent, CodeAgent)
 	if err := r.needCodeAgent(ctx, app, req.Agent); err != nil {
 		return agent.Run{}, false, err
 	}
+	src, err := r.codeSource(ctx, app, req)
+	if err != nil {
+		return agent.Run{}, false, err
+	}
+	return r.startCode(ctx, app, req, src, once)
+}
+
+// codeSource returns what a script is run as, after it was checked.
+func (r *Runtime) codeSource(ctx context.Context, app agent.App, req CodeRun) (agent.Source, error) {
+	if len(req.Tools) > maxCodeTools {
+		return agent.Source{}, agent.Errorf(agent.Invalid, "tools has %d entries, more than %d", len(req.Tools), maxCodeTools)
+	}
 	files := map[string][]byte{codeMain: []byte(code.Wrap(req.Text))}
 	for name, text := range req.Files {
 		if name == codeMain {
-			return agent.Run{}, false, agent.Errorf(agent.Invalid, "files has %s, which is the name of the script itself", codeMain)
+			return agent.Source{}, agent.Errorf(agent.Invalid, "files has %s, which is the name of the script itself", codeMain)
 		}
 		files[name] = []byte(text)
 	}
 	src := agent.Source{Kind: agent.Script, Main: codeMain, Files: files}
 	if err := r.checkCode(ctx, app, req.Agent, src); err != nil {
-		return agent.Run{}, false, inScript(src, err)
+		return src, inScript(src, err)
 	}
-	return r.startCode(ctx, app, req, src, once)
+	return src, nil
 }
+
+// codeFunction is what a script is, as a module.
+const codeFunction = "default"
 
 // startCode stores a run of a script that was checked.
 func (r *Runtime) startCode(ctx context.Context, app agent.App, req CodeRun, src agent.Source, once store.Once) (agent.Run, bool, error) {
+	digest, err := r.keepCode(ctx, src)
+	if err != nil {
+		return agent.Run{}, false, err
+	}
+	return r.start(ctx, app, RunRequest{
+		Agent: req.Agent, Function: codeFunction, Session: req.Session, Input: req.Input, code: digest, tools: slices.Clone(req.Tools),
+	}, once)
+}
+
+// keepCode stores a script.
+func (r *Runtime) keepCode(ctx context.Context, src agent.Source) (agent.Digest, error) {
 	body, err := plugins.Pack(src.Files)
 	if err != nil {
-		return agent.Run{}, false, err
+		return "", err
 	}
 	digest, err := r.store.PutBlob(ctx, body)
-	if err != nil {
-		return agent.Run{}, false, err
+	if err == nil {
+		r.sources.put(digest, src)
 	}
-	r.sources.put(digest, src)
-	return r.start(ctx, app, RunRequest{
-		Agent: req.Agent, Function: "default", Session: req.Session, Input: req.Input, code: digest, tools: slices.Clone(req.Tools),
-	}, once)
+	return digest, err
 }
 
 // needCodeAgent makes the agent of scripts that name none, where it is not there yet.

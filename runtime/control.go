@@ -8,6 +8,7 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/store/instance"
@@ -264,23 +265,23 @@ func (r *Runtime) ResolveRun(ctx context.Context, app agent.App, id agent.RunID,
 			}
 		}
 		next := run
-		next.Status, next.Wait = agent.Queued, nil
+		next.Status, next.Wait, next.Lost = agent.Queued, nil, 0
 		return t.ChangeRun(ctx, instance.RunEdit{From: run.Status, Run: next})
 	})
 }
 
 // entryOf is what the journal is told of a call.
 func entryOf(res agent.Resolution, c *journal.Call) (journal.Entry, error) {
-	e := journal.Entry{Kind: journal.Done, Call: res.Call}
+	e := journal.Entry{Kind: journal.Done, Call: res.Call, Flag: true}
 	switch res.Action {
 	case "retry":
-		e.Kind = journal.Retry
+		e.Kind, e.Flag = journal.Retry, false
 		return e, nil
 	case "fail":
 		if res.Error == "" {
 			res.Error = "the call failed"
 		}
-		e.Err = &agent.Error{Kind: agent.Failed, Msg: clip(res.Error, maxMessage)}
+		e.Err = &agent.Error{Kind: agent.Failed, Msg: phrase.Clip(res.Error, maxMessage)}
 		return e, nil
 	case "answer":
 		out, err := answerOf(c.Name, res.Output)

@@ -52,7 +52,7 @@ func (r *Runtime) door(j job) *grant.Door {
 	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID), j.place})
 	handlers[abi.CallSelf] = self(&j)
 	box := &toolbox{r: r, job: &j, auth: auth}
-	o.More = box.handlers
+	o.More, o.Close = box.handlers, append(o.Close, box.close)
 	if j.place != nil {
 		r.addInstance(handlers, auth, &j)
 		if j.place.run != nil {

@@ -3,10 +3,10 @@ package runtime
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/store"
@@ -95,16 +95,9 @@ const (
 
 func clipped(e *agent.RunError) *agent.RunError {
 	if e != nil {
-		e.Msg, e.Stack, e.Hint, e.Pos.File = clip(e.Msg, maxMessage), clip(e.Stack, maxStack), clip(e.Hint, maxMessage), clip(e.Pos.File, maxName)
+		e.Msg, e.Stack, e.Hint, e.Pos.File = phrase.Clip(e.Msg, maxMessage), phrase.Clip(e.Stack, maxStack), phrase.Clip(e.Hint, maxMessage), phrase.Clip(e.Pos.File, maxName)
 	}
 	return e
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "..."
 }
 
 func lastEvent(run agent.Run) agent.Event {

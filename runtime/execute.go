@@ -87,8 +87,9 @@ type execution struct {
 	rejects     bool // what the code waits for is refused now
 	pausing     bool
 	stopping    bool
-	detached    bool // the cell is gone, and calls go on
-	over        bool // nothing is added any more
+	detached    bool          // the cell is given up, and calls go on
+	settled     chan struct{} // closed when that is written down, or when the cell was not given up after all
+	over        bool          // nothing is added any more
 	failed      error
 	parked      *parked
 	tools       *toolbox
@@ -153,7 +154,7 @@ func (r *Runtime) execute(hard context.Context, t *task, a admission, leave func
 func (r *Runtime) newExecution(hard, ctx context.Context, stop context.CancelCauseFunc, leave func()) *execution {
 	return &execution{
 		r: r, hard: hard, ctx: ctx, stop: stop, ended: make(chan struct{}), leave: leave, asked: map[uint64]*asked{}, flights: map[uint64]*flight{},
-		open: map[uint32]bool{}, changed: make(chan struct{}), gone: make(chan struct{}), nudge: make(chan struct{}, 1), began: time.Now(),
+		open: map[uint32]bool{}, changed: make(chan struct{}), gone: make(chan struct{}), settled: make(chan struct{}), nudge: make(chan struct{}, 1), began: time.Now(),
 	}
 }
 

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -161,11 +162,14 @@ func (s *Subscription) Tail() int64 {
 // Close ends the subscription. Closing twice is allowed.
 func (s *Subscription) Close() { s.close.Do(func() { s.hub.feeds.leave(s.hub) }) }
 
-// encode makes an event's data, or its frame, of one of our own values, which always have a JSON form.
+// encode makes an event's data, or its frame, of one of our own values, which always have a JSON form. JSON within it keeps its bytes, of which
+// there may be a digest: json.Marshal would escape <, > and & in it.
 func encode(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		panic("runtime: " + err.Error())
 	}
-	return b
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

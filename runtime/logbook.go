@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 const (
@@ -66,12 +67,12 @@ func (b *logbook) sinks(a *agent.Agent) sinks {
 
 // failure adds an error that an agent's code did not catch.
 func (b *logbook) failure(a *agent.Agent, e *agent.Error) {
-	msg := clip(e.Msg, maxMessage)
+	msg := phrase.Clip(e.Msg, maxMessage)
 	if p := e.Pos.String(); p != "" {
-		msg = clip(p, maxName) + ": " + msg
+		msg = phrase.Clip(p, maxName) + ": " + msg
 	}
 	if e.Stack != "" {
-		msg += "\n" + clip(e.Stack, maxStack)
+		msg += "\n" + phrase.Clip(e.Stack, maxStack)
 	}
 	b.add(logAddress{a.App, a.ID}, agent.Event{Kind: agent.EventLog, Data: encode(agent.LogLine{Level: agent.LevelError, Message: msg})})
 }

@@ -57,6 +57,7 @@ func (r *Runtime) PutPlugin(ctx context.Context, app agent.App, up Upload, once 
 	}
 	p, replayed, err := r.store.PutPlugin(ctx, p, once)
 	r.records.pushed(app, p.Name)
+	r.touchTools(app)
 	return p, replayed, err
 }
 
@@ -81,16 +82,6 @@ func (r *Runtime) LoadSource(ctx context.Context, d agent.Digest) (agent.Source,
 	}
 	src, _, err := plugins.Open("", "", body, plugins.Unlimited())
 	return src, err
-}
-
-// Manifest returns what the manifest of stored code says.
-func (r *Runtime) Manifest(ctx context.Context, d agent.Digest) (plugins.Manifest, error) {
-	body, err := r.store.Blob(ctx, d)
-	if err != nil {
-		return plugins.Manifest{}, err
-	}
-	_, m, err := plugins.Open("", "", body, plugins.Unlimited())
-	return m, err
 }
 
 // Content returns a plugin as it was uploaded, with a file name for it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/store/instance"
@@ -77,5 +78,5 @@ func (r *Runtime) requeue(ctx context.Context, run agent.Run) error {
 
 // lifeText tells what became of a life.
 func lifeText(life int, what string) string {
-	return fmt.Sprintf("life %d: %s", life, clip(what, maxMessage))
+	return fmt.Sprintf("life %d: %s", life, phrase.Clip(what, maxMessage))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/grant"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/store"
@@ -87,7 +88,7 @@ func shown(seq int64, e *journal.Entry) agent.JournalEntry {
 	}
 	if len(e.Out) > 0 {
 		out.Bytes = int64(len(e.Out))
-		out.Output = encode(clip(string(bytes.ToValidUTF8(e.Out, []byte("\uFFFD"))), maxShown))
+		out.Output = encode(phrase.Clip(string(bytes.ToValidUTF8(e.Out, []byte("\uFFFD"))), maxShown))
 		if len(e.Out) <= maxShown && json.Valid(e.Out) {
 			out.Output = bytes.Clone(e.Out)
 		}
@@ -306,7 +307,7 @@ func (p *player) compare(run agent.Run, res host.Result, err error) agent.Replay
 		}
 	case run.Status == agent.Completed || run.Status == agent.RunFailed:
 		if was, now := resultText(run.Output, run.Error), resultText(out.Output, out.Error); was != now {
-			out.Difference = &agent.ReplayDifference{Was: clip(was, maxShown), Now: clip(now, maxShown)}
+			out.Difference = &agent.ReplayDifference{Was: phrase.Clip(was, maxShown), Now: phrase.Clip(now, maxShown)}
 		}
 	case !run.Status.Terminal():
 		out.Difference = &agent.ReplayDifference{Was: "the run is " + run.Status.String(), Now: resultText(out.Output, out.Error)}

@@ -59,6 +59,7 @@ type Options struct {
 	Egress    *egress.Egress   // the way out for agents' requests; nil refuses them all
 	Secrets   inject.Source    // of what goes into those; nil means that there are none
 	Tools     *tools.Catalogue // that agents may call; nil means that there are none
+	Models    Models           // that agents may ask; nil means that there are none
 	Queue     int              // turns that may wait for one instance; 256
 	Window    int              // bytes of recent events kept for each log somebody listens to; 1 MiB
 }
@@ -87,11 +88,12 @@ type Runtime struct {
 	refusals refusals
 	stats    counters
 
-	images  images
-	sources sources
-	asking  questions
-	flying  sync.WaitGroup // what runs have asked of others, and commits of theirs
-	endings atomic.Int64   // of runs
+	images    images
+	sources   sources
+	manifests manifests
+	asking    questions
+	flying    sync.WaitGroup // what runs have asked of others, and commits of theirs
+	endings   atomic.Int64   // of runs
 
 	mu       sync.Mutex
 	active   map[agent.RunID]*execution
@@ -155,6 +157,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	logsDone := make(chan struct{})
 	logs.Go(func() { r.logbook.run(hard, logsDone) })
 	work.Go(func() { r.dropStates(ctx) })
+	work.Go(func() { r.sweepKeys(ctx) })
 	work.Go(func() { r.keeper.Run(ctx) })
 	r.dispatch(ctx, hard, &work)
 

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/skep-dev/skep/abi"
@@ -24,9 +25,17 @@ func (r *Runtime) starts(auth *grant.Authority, caller string, name func(context
 			}
 		}
 		m := message{Kind: messageStart, Function: in.Function, Type: in.Type, Body: in.Input}
+		if in.Code != "" {
+			if err := r.prepareCode(ctx, auth.App, caller, in, &m); err != nil {
+				return abi.Started{}, err
+			}
+		}
 		t, err := name(ctx, &m)
 		if err != nil {
 			return abi.Started{}, err
+		}
+		if in.Code != "" {
+			in.Key = string(m.Of) // so that it waits for nobody
 		}
 		if in.Key == "" {
 			in.Key = defaultKey
@@ -36,6 +45,21 @@ func (r *Runtime) starts(auth *grant.Authority, caller string, name func(context
 		}
 		return abi.Started{Run: string(m.Of), Session: string(m.Of)}, r.startFrom(ctx, t, in.Agent, in.Key, m)
 	})
+}
+
+// prepareCode checks a script that code of an agent wants run, and keeps it.
+func (r *Runtime) prepareCode(ctx context.Context, app agent.App, caller string, in abi.Start, m *message) error {
+	if in.Agent != caller || in.Key != "" || in.Function != "" {
+		return agent.Errorf(agent.Invalid, "a script is run for the agent itself, in an instance of its own: it takes no agent, key or function")
+	}
+	req := CodeRun{Agent: caller, Text: in.Code, Tools: in.Tools}
+	src, err := r.codeSource(ctx, app, req)
+	if err != nil {
+		return err
+	}
+	m.Function, m.Tools = codeFunction, slices.Clone(in.Tools)
+	m.Code, err = r.keepCode(ctx, src)
+	return err
 }
 
 // inTurns names runs that turns begin: nobody waits for them.
@@ -82,6 +106,9 @@ func (r *Runtime) makeRun(ctx context.Context, t *durable.Turn, rec record, m me
 	run := agent.Run{
 		App: t.ID().App, ID: m.Of, Session: agent.SessionID(m.Of), Agent: rec.agent.Name, Plugin: rec.plugin.Digest, Function: m.Function,
 		Input: agent.Payload{Type: m.Type, Body: m.Body}, Status: agent.Queued, Created: now,
+	}
+	if m.Code != "" {
+		run.Plugin, run.Code, run.Tools = m.Code, true, m.Tools
 	}
 	if m.Run != "" {
 		run.Parent = &agent.RunParent{Run: m.Run, Call: m.Call}

@@ -107,3 +107,39 @@ func (r *Runtime) dropStates(ctx context.Context) {
 		}
 	}
 }
+
+// sweepEvery is how often virtual keys are deleted whose run has ended. Nobody can use them meanwhile.
+const sweepEvery = time.Hour
+
+// sweepKeys deletes the virtual keys of runs that have ended, those of before this process first, until ctx ends.
+func (r *Runtime) sweepKeys(ctx context.Context) {
+	every := time.NewTicker(sweepEvery)
+	defer every.Stop()
+	for {
+		if err := r.sweepAll(ctx); err != nil && ctx.Err() == nil {
+			r.log.WarnContext(ctx, "keys of runs that have ended were not deleted and will be later", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+func (r *Runtime) sweepAll(ctx context.Context) error {
+	for page := (agent.Page{Limit: agent.MaxPage}); ; {
+		list, next, err := r.store.Apps(ctx, page)
+		if err != nil {
+			return err
+		}
+		for _, a := range list {
+			if err := r.store.SweepModelKeys(ctx, a.Name); err != nil {
+				return err
+			}
+		}
+		if page.After = next; next == "" {
+			return nil
+		}
+	}
+}

@@ -169,8 +169,9 @@ func (x *execution) examine(p host.Pending) (stay bool, starts []uint64) {
 			stay = true
 		case a.class == journal.Wait:
 			if known == nil || !known.Waits() {
-				if a.name == abi.CallAgent || x.awaitLocked(c.ID, a) != nil {
-					stay = true // its message is being sent, or it is refused
+				judged := a.name == abi.CallTool || a.name == abi.CallToolChange // a person has answered just now
+				if judged || a.name == abi.CallAgent || x.awaitLocked(c.ID, a) != nil {
+					stay = true // it goes on, its message is being sent, or it is refused
 					continue
 				}
 			}
@@ -203,7 +204,7 @@ func (x *execution) park(p host.Pending) bool {
 	for _, c := range p.Calls {
 		a := x.asked[c.ID]
 		switch {
-		case a == nil || a.returned:
+		case a == nil || a.returned, a.name == abi.CallModelOpen: // which is answered at once
 			return false
 		case a.class == journal.Wait:
 			k.waits = append(k.waits, waiting{c.ID, c.Name, c.Input, x.view.Calls[c.ID].Until})
@@ -278,11 +279,13 @@ func (x *execution) gaveUp(res host.Result, err error) bool {
 	if x.parked != nil {
 		x.parked, x.detached = nil, false
 	}
+	close(x.settled)
 	return false
 }
 
 // suspend makes a run wait without a cell, in one commit with all that its slice did.
 func (x *execution) suspend(res host.Result) {
+	defer close(x.settled)
 	close(x.gone)
 	x.gate.Lock()
 	defer x.gate.Unlock()
@@ -391,11 +394,18 @@ func (x *execution) suspended(ctx context.Context, res host.Result) error {
 	return nil
 }
 
-// bringHome takes what a call came to whose cell is gone, and has the run go on with it.
+// bringHome takes what a call came to whose cell is gone, and has the run go on with it. That has to be written down first: it would fail if the run
+// was Queued by then.
 func (x *execution) bringHome(n uint64, a *asked, f *flight) {
+	select {
+	case <-x.settled:
+	case <-x.ctx.Done():
+	case <-time.After(commitTimeout): // the cell waits for this call
+	}
 	if a.name == abi.CallHTTPOpen && f.err == nil {
 		f.out, f.err = x.whole(f.out)
 	}
+	returned := x.takeReturned()
 	e, err := x.result(x.hard, x.telling(journal.Done, n, a), f.out, f.err)
 	if err == nil {
 		err = x.r.retry(x.hard, func(ctx context.Context) error {
@@ -404,7 +414,7 @@ func (x *execution) bringHome(n uint64, a *asked, f *flight) {
 				return err
 			}
 			defer t.Abandon()
-			if err := x.r.tellRun(ctx, t, x.run.App, x.run.ID, []journal.Entry{e}, nil); err != nil {
+			if err := x.r.tellRun(ctx, t, x.run.App, x.run.ID, []journal.Entry{e}, returned); err != nil {
 				return err
 			}
 			return t.Leave(ctx)
@@ -413,6 +423,26 @@ func (x *execution) bringHome(n uint64, a *asked, f *flight) {
 	if err != nil && x.hard.Err() == nil {
 		x.r.log.WarnContext(x.hard, "what a call came to could not be written down", "run", x.run.ID, "call", n, "error", err)
 	}
+}
+
+// takeReturned takes the events that tell of calls which have ended, to be committed with what one of them came to. What the code has told stays, as its
+// place in the journal is committed with it.
+func (x *execution) takeReturned() (out []agent.Event) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.events = slices.DeleteFunc(x.events, func(ev agent.Event) bool {
+		returned := false
+		switch ev.Kind {
+		case agent.EventToolReturned, agent.EventHTTP, agent.EventMessageStarted, agent.EventMessageDelta, agent.EventMessageDone:
+			returned = true
+		}
+		if returned {
+			out = append(out, ev)
+			x.bytes -= len(ev.Data)
+		}
+		return returned
+	})
+	return out
 }
 
 // call runs the code, from its beginning or from where it was.

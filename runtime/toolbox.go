@@ -14,6 +14,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/grant"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/tools"
 )
@@ -30,6 +31,9 @@ type toolbox struct {
 	job  *job
 	auth *grant.Authority
 	only []string // of a script of code mode: names, or SERVER.*; nil means all that is granted
+
+	tally   tools.Tally // of work that is no run
+	streams modelStreams
 }
 
 // handlers are those of tools, files and skills.
@@ -51,6 +55,7 @@ func (b *toolbox) handlers() map[string]grant.Handler {
 	})
 	b.addFiles(handlers)
 	b.addSkills(handlers)
+	b.addModels(handlers)
 	return handlers
 }
 
@@ -97,11 +102,12 @@ func (b *toolbox) given(name string) bool {
 type askedTool struct {
 	tool agent.Tool
 	args json.RawMessage
+	undo bool // it takes another call back
 	d    agent.Decision
 }
 
 func (a askedTool) judged() journal.JudgedCall {
-	return journal.JudgedCall{Tool: a.tool.Name, Digest: a.tool.Digest, Args: agent.DigestOf(a.args), Decision: a.d}
+	return journal.JudgedCall{Tool: a.tool.Name, Digest: a.tool.Digest, Args: agent.DigestOf(a.args), Decision: a.d, Undo: a.undo}
 }
 
 // class is what making the call again would mean.
@@ -116,13 +122,15 @@ func (a askedTool) class() journal.Class {
 }
 
 // judge finds the tool, checks grant and arguments, and has the call judged. n is its number, 0 outside of runs. A fault of ours is an error of this call.
-func (b *toolbox) judge(ctx context.Context, n uint64, q abi.ToolCall) (a askedTool, err error) {
+// tally counts what the store does not.
+func (b *toolbox) judge(ctx context.Context, n uint64, q abi.ToolCall, tally *tools.Tally) (a askedTool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			b.r.log.ErrorContext(ctx, "judging a call of a tool panicked", "tool", clip(q.Tool, maxName), "panic", p, "stack", string(debug.Stack()))
+			b.r.log.ErrorContext(ctx, "judging a call of a tool panicked", "tool", phrase.Clip(q.Tool, maxName), "panic", p, "stack", string(debug.Stack()))
 			err = agent.Wrap(agent.Internal, fmt.Errorf("panic: %v", p), "internal error")
 		}
 	}()
+	a.undo = q.Undo
 	a.tool, a.args, err = b.find(ctx, q)
 	if err != nil {
 		return a, err
@@ -139,7 +147,7 @@ func (b *toolbox) judge(ctx context.Context, n uint64, q abi.ToolCall) (a askedT
 	if err := b.r.opts.Tools.Check(a.tool, a.args); err != nil {
 		return a, err
 	}
-	a.d, err = b.r.opts.Tools.Judge(ctx, a.tool, b.callOf(n, a))
+	a.d, err = b.r.opts.Tools.Judge(ctx, a.tool, b.callOf(n, a), tally)
 	return a, err
 }
 
@@ -181,9 +189,12 @@ func (b *toolbox) callOf(n uint64, a askedTool) agent.ToolCall {
 }
 
 // note tells the log of a call that was judged.
-func (b *toolbox) note(ctx context.Context, n uint64, a askedTool) {
+func (b *toolbox) note(ctx context.Context, n uint64, a askedTool) { b.event(ctx, b.told(n, a)) }
+
+// told is the event of that.
+func (b *toolbox) told(n uint64, a askedTool) agent.Event {
 	use := agent.ToolUse{Call: n, Tool: a.tool.Name, Digest: a.tool.Digest, Args: shownArgs(a.args, 2<<10), Decision: &a.d}
-	b.event(ctx, agent.Event{Kind: agent.EventToolCalled, Data: encode(use)})
+	return agent.Event{Kind: agent.EventToolCalled, Run: b.job.Run, Time: time.Now().UTC(), Data: encode(use)}
 }
 
 func (b *toolbox) event(ctx context.Context, ev agent.Event) {
@@ -197,13 +208,17 @@ func shownArgs(args json.RawMessage, most int) json.RawMessage {
 	if len(args) <= most {
 		return args
 	}
-	return encode(clip(string(args[:most]), most) + fmt.Sprintf(" (%d bytes in all)", len(args)))
+	return encode(phrase.Clip(string(args[:most]), most) + fmt.Sprintf(" (%d bytes in all)", len(args)))
 }
 
 // refused is the error of a call that policy or a person refuses.
-func refused(tool string, d agent.Decision) error {
+func refused(a askedTool) error {
+	what := "the call of " + a.tool.Name
+	if a.undo {
+		what += ", which would undo another,"
+	}
 	return &agent.Error{
-		Kind: agent.Denied, Msg: fmt.Sprintf("the call of %s is denied: %s", tool, d.Reason), Hint: "skep policy explain " + tool + " says which rule it is",
+		Kind: agent.Denied, Msg: what + " is denied: " + a.d.Reason, Hint: "skep policy explain " + a.tool.Name + " says which rule it is",
 	}
 }
 
@@ -219,7 +234,7 @@ func (b *toolbox) call(ctx context.Context, in []byte) ([]byte, error) {
 	if j, ok := ctx.Value(madeKey{}).(journal.JudgedCall); ok {
 		return b.makeJudged(context.WithValue(ctx, madeKey{}, nil), j, q)
 	}
-	a, err := b.judge(ctx, 0, q)
+	a, err := b.judge(ctx, 0, q, &b.tally)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +248,7 @@ func (b *toolbox) call(ctx context.Context, in []byte) ([]byte, error) {
 			Hint: "start a run: skep run AGENT FUNCTION",
 		}
 	}
-	return nil, refused(a.tool.Name, a.d)
+	return nil, refused(a)
 }
 
 // makeJudged makes a call that a run has had judged, some time ago. The catalogue refuses it when the tool has changed meanwhile.
@@ -248,7 +263,7 @@ func (b *toolbox) makeJudged(ctx context.Context, j journal.JudgedCall, q abi.To
 		return nil, agent.Errorf(agent.Denied, "the grant of the tool %s was taken back", j.Tool)
 	}
 	server, method, _ := agent.SplitTool(j.Tool)
-	return b.make(ctx, askedTool{agent.Tool{Name: j.Tool, Server: server, Method: method, Digest: j.Digest}, args, j.Decision})
+	return b.make(ctx, askedTool{tool: agent.Tool{Name: j.Tool, Server: server, Method: method, Digest: j.Digest}, args: args, undo: j.Undo, d: j.Decision})
 }
 
 // make makes a call that is allowed. What it leads to is judged by itself: the context says no more how this one was.
@@ -256,7 +271,7 @@ func (b *toolbox) make(ctx context.Context, a askedTool) ([]byte, error) {
 	n, began := host.Number(ctx), time.Now()
 	o := &tools.CallOptions{For: b.callOf(n, a), Call: b.job.doorCall, Depth: b.job.depth, Progress: func(p tools.Progress) {
 		b.event(ctx, agent.Event{Kind: agent.EventEmit, Name: "tool.progress", Data: encode(map[string]any{
-			"call": n, "tool": a.tool.Name, "done": p.Done, "total": p.Total, "message": clip(p.Message, 500),
+			"call": n, "tool": a.tool.Name, "done": p.Done, "total": p.Total, "message": phrase.Clip(p.Message, 500),
 		})})
 	}}
 	if b.job.Run != "" {
@@ -274,7 +289,7 @@ func (b *toolbox) make(ctx context.Context, a askedTool) ([]byte, error) {
 		value, err = b.shape(ctx, n, res)
 	}
 	if err != nil {
-		use.Error = clip(agent.AsError(err).Msg, 1<<10)
+		use.Error = phrase.Clip(agent.AsError(err).Msg, 1<<10)
 	}
 	b.event(ctx, agent.Event{Kind: agent.EventToolReturned, Data: encode(use)})
 	if err != nil {

@@ -26,6 +26,7 @@ func (b *toolbox) addFiles(handlers map[string]grant.Handler) {
 	handlers[abi.CallFileRead] = b.readFile
 	handlers[abi.CallFilePut] = b.putFile
 	handlers[abi.CallFileList] = b.listFiles
+	handlers[abi.CallInstructions] = b.instructions
 }
 
 func (b *toolbox) session() error {

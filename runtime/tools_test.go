@@ -215,7 +215,7 @@ func TestCodeDenied(t *testing.T) {
 		t.Errorf("calls: %v", w.shelf.made())
 	}
 	run = w.wait(w.code("await tools.fs.look({});\n\nawait tools.fs.put({ n: 1 });\n").ID)
-	if run.Status != agent.RunFailed || run.Error.Kind != agent.Failed && run.Error.Kind != agent.Denied || run.Error.Pos.Line != 3 {
+	if run.Status != agent.RunFailed || run.Error.Kind != agent.Failed || run.Error.Pos.Line != 3 || !strings.Contains(run.Error.Msg, "the call of fs.put is denied: ") {
 		t.Errorf("the run is %s with %s", run.Status, shown(run.Error))
 	}
 }

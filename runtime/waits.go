@@ -13,6 +13,7 @@ import (
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/grant"
 	grantagent "github.com/skep-dev/skep/host/grant/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/store/instance"
@@ -318,6 +319,9 @@ func (x *execution) pendingLocked(n uint64, a *asked) bool {
 // addHandlers gives a run's door what is another's there.
 func (x *execution) addHandlers(handlers map[string]grant.Handler, auth *grant.Authority, j *job) {
 	handlers[abi.CallStart] = x.r.starts(auth, j.Agent, func(ctx context.Context, m *message) (*durable.Turn, error) {
+		if m.Code != "" && x.run.Code {
+			return nil, agent.Errorf(agent.Denied, "a script cannot begin another")
+		}
 		n := host.Number(ctx)
 		m.Run, m.Call, m.Of = x.run.ID, n, childID(x.run.ID, n) // so it is begun once
 		return x.theTurn(ctx)
@@ -362,7 +366,7 @@ func (x *execution) step(ctx context.Context, n uint64, ends bool, in []byte) er
 	if m.Name == "" || len(m.Name) > maxName {
 		return agent.Errorf(agent.Invalid, "a step's name has 1 to %d bytes", maxName)
 	}
-	kind, data := agent.EventStepStarted, agent.Step{Attempt: m.Attempt, Rollback: m.Rollback, Error: clip(m.Error, maxMessage)}
+	kind, data := agent.EventStepStarted, agent.Step{Attempt: m.Attempt, Rollback: m.Rollback, Error: phrase.Clip(m.Error, maxMessage)}
 	x.mu.Lock()
 	if ends {
 		kind = agent.EventStepEnded

@@ -147,8 +147,8 @@ func (s *Store) UpdateApp(ctx context.Context, name agent.App, change func(*agen
 }
 
 // DeleteApp deletes an app in which nothing is left, else it is a Conflict error that says what is. Its audit log stays, and goes on
-// should an app of that name be made again. Its tool servers, policies, skills and allowances go with it. The default app is never
-// deleted.
+// should an app of that name be made again. Its tool servers, policies, skills, allowances and what was spent of budgets go with it, and so do secrets that the server
+// keeps for itself (OwnSecret). The default app is never deleted.
 func (s *Store) DeleteApp(ctx context.Context, name agent.App) error {
 	if name == agent.DefaultApp {
 		return agent.Errorf(agent.Conflict, "the default app cannot be deleted")
@@ -158,11 +158,19 @@ func (s *Store) DeleteApp(ctx context.Context, name agent.App) error {
 		if err != nil {
 			return err
 		}
-		var left []string
+		var left, kept []string
 		for _, sp := range owned() {
 			h, err := readHead(t, sp, name)
 			if err != nil {
 				return err
+			}
+			if sp == secrets {
+				own, err := t.ownSecrets(name, h)
+				if err != nil {
+					return err
+				}
+				kept = own
+				h.live -= int64(len(own))
 			}
 			if h.live > 0 {
 				left = append(left, fmt.Sprintf("%d %s", h.live, sp))
@@ -179,6 +187,11 @@ func (s *Store) DeleteApp(ctx context.Context, name agent.App) error {
 			return &agent.Error{
 				Kind: agent.Conflict, Msg: fmt.Sprintf("app %q is not empty: it has %s", name, strings.Join(left, ", ")),
 				Hint: "code, sessions and runs are kept for good, so an app that has any stays",
+			}
+		}
+		for _, secret := range kept {
+			if err := t.deleteSecret(name, secret); err != nil {
+				return err
 			}
 		}
 		t.put(docGoneKey(name), nil)

@@ -114,6 +114,38 @@ func TestDeleteApp(t *testing.T) {
 	}
 }
 
+// TestDeleteAppWithOwnSecrets deletes an app that has nothing but what nobody can see or delete: secrets of the server itself.
+func TestDeleteAppWithOwnSecrets(t *testing.T) {
+	s := openStore(t, memkv.New(), t.TempDir(), nil)
+	ctx := t.Context()
+	addSecret(t, s, "of-another-app")
+	must2(s.CreateApp(ctx, agent.AppInfo{Name: "shop", Weight: 1}, store.Once{}))(t)
+	for _, name := range []string{store.OwnSecret + "a", "key", store.OwnSecret + "b"} {
+		one := newSecret(name)
+		one.App = "shop"
+		must(s.SaveSecret(ctx, one, map[int][]byte{1: []byte("sealed")}))(t)
+	}
+	err := s.DeleteApp(ctx, "shop")
+	if wantKind(t, err, agent.Conflict); !strings.Contains(err.Error(), "it has 1 secrets") {
+		t.Error(err)
+	}
+	if list, _, err := s.Secrets(ctx, "shop", agent.Page{}); err != nil || len(list) != 3 {
+		t.Errorf("an app that stays has %d secrets, %v", len(list), err)
+	}
+	if err := s.DeleteSecret(ctx, "shop", "key"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteApp(ctx, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Verify(ctx); err != nil {
+		t.Error(err)
+	}
+	if all, err := s.AllSecrets(ctx); err != nil || len(all) != 1 {
+		t.Errorf("there are %d secrets, %v", len(all), err)
+	}
+}
+
 func TestTokensAreMadeOnce(t *testing.T) {
 	dir, db := t.TempDir(), memkv.New()
 	s := openStore(t, db, dir, nil)

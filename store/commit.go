@@ -32,6 +32,8 @@ type committer struct {
 	room       func() error       // asked by the leader before each batch
 	applied    func(commit int64) // called by the leader after each durable batch
 
+	changes changes
+
 	mu      sync.Mutex // guards what follows; held for no longer than it takes to change a queue
 	queue   []*request
 	leading bool
@@ -212,6 +214,7 @@ func (c *committer) batch(ctx context.Context, group []*request) (n int, err err
 	changes := b.changes()
 	began := time.Now()
 	err = c.apply(ctx, changes)
+	c.changes.note(b.order) // also after an error, which may not say what became of it
 	c.took = time.Since(began)
 	c.writes.nanos.Add(int64(c.took))
 	if err != nil {

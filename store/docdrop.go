@@ -55,9 +55,16 @@ func docKeys(snap snapshot, app agent.App) (ks []key, err error) {
 	for _, prefix := range []string{prefixDoc, prefixDocHead} {
 		for space := range docSpaces {
 			from := join(prefix, string(space), string(app), "")
-			err := snap.each(from, prefixEnd(from), false, func(k key, _ []byte) error {
-				if len(ks) == dropKeys || bytes > dropBytes {
+			err := snap.each(from, prefixEnd(from), false, func(k key, payload []byte) error {
+				if len(ks) >= dropKeys || bytes > dropBytes {
 					return errStop
+				}
+				if prefix == prefixDoc && space == modelKeys { // what finds it goes with it
+					var rec modelKeyRecord
+					if _, err := parse(k, payload, &rec); err != nil {
+						return err
+					}
+					ks = append(ks, modelKeyKey(rec.Hash))
 				}
 				ks, bytes = append(ks, k), bytes+len(k)
 				return nil

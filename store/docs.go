@@ -20,6 +20,17 @@ const (
 	Skills      Docs = "skills"     // agent.Skill, by name
 	Files       Docs = "files"      // agent.File, by SESSION/PATH, of sessions that are there; see PutFile
 	Allowances  Docs = "allowances" // agent.Allowance, by id
+
+	Providers   Docs = "providers"    // agent.Provider, by name
+	ModelRoutes Docs = "model-routes" // agent.ModelRoute, by name
+	ModelLimits Docs = "model-limits" // agent.ModelLimit, by name
+	Guardrails  Docs = "guardrails"   // agent.Guardrail, by name
+
+	modelKeys Docs = "model-keys" // modelKeyRecord, by id; see PutModelKey
+	modelLogs Docs = "model-logs" // agent.ModelLog, by agent.LogName; see PutModelLog
+
+	modelSettings Docs = "model-settings" // see PutModelLogging
+	Budgets       Docs = "budgets"        // what was spent of budgets of the policy
 )
 
 // docSpace is what the store knows of a space.
@@ -34,13 +45,23 @@ var docSpaces = map[Docs]docSpace{
 	Skills:      {"skill", maxDocs},
 	Files:       {"file", agent.MaxFiles},
 	Allowances:  {"allowance", maxDocs},
+	Providers:   {"provider", maxDocs},
+	ModelRoutes: {"model route", maxDocs},
+	ModelLimits: {"model limit", maxDocs},
+	Guardrails:  {"guardrail", maxDocs},
+	modelKeys:   {"model key", maxModelKeys},
+	modelLogs:   {"logged call", maxModelKeys},
+
+	modelSettings: {"setting of models", maxDocs},
+	Budgets:       {"budget", maxDocs},
 }
 
 const (
 	MaxDoc     = 240 << 10 // bytes of a document, as JSON
 	MaxDocName = 1024      // bytes of its name
 
-	maxDocs = 100_000
+	maxDocs      = 100_000
+	maxModelKeys = 1_000_000
 )
 
 // AnyRev is given for the revision of a document by who does not mind which it has, or whether it is there.
@@ -292,6 +313,24 @@ func appThere(snap snapshot, app agent.App) error {
 	return err
 }
 
+// DocsRev returns a number that is another after each change of the documents of a space of an app, but for Files: what was read from them can be
+// kept as long as it stays the same. It grows, and is 0 while there was none.
+func (s *Store) DocsRev(ctx context.Context, space Docs, app agent.App) (rev int64, err error) {
+	d := docAt{space, app, "x"}
+	if err := d.check(); err != nil {
+		return 0, err
+	}
+	err = s.view(ctx, func(snap snapshot) error {
+		if err := appThere(snap, app); err != nil {
+			return err
+		}
+		h, err := d.head(snap, snap)
+		rev = h.rev
+		return err
+	})
+	return rev, err
+}
+
 // Docs calls each for one page of the documents whose names begin with prefix, in the order of names' bytes. data is JSON, and each's to
 // keep; each must not change the store. next is the cursor of the page that follows, "" at the end; a page may be short. Pages are of
 // different moments: a document that is put or deleted between two is seen or not, all others once.
@@ -394,12 +433,17 @@ func (s *Store) DeleteDoc(ctx context.Context, space Docs, app agent.App, name s
 		if err != nil {
 			return err
 		}
-		h.rev, h.count, h.bytes = h.rev+1, h.count-1, h.bytes-d.size(was)
-		if h.count < 0 || h.bytes < h.count {
-			return corrupt(d.headKey(), "it counts fewer documents than there are")
-		}
-		t.put(d.headKey(), h.encode())
-		t.del(d.key())
-		return nil
+		return t.deleteDoc(d, was, h)
 	})
+}
+
+// deleteDoc deletes a document that was read by openDoc.
+func (t *tx) deleteDoc(d docAt, was row, h docHead) error {
+	h.rev, h.count, h.bytes = h.rev+1, h.count-1, h.bytes-d.size(was)
+	if h.count < 0 || h.bytes < h.count {
+		return corrupt(d.headKey(), "it counts fewer documents than there are")
+	}
+	t.put(d.headKey(), h.encode())
+	t.del(d.key())
+	return nil
 }

@@ -302,11 +302,7 @@ func (v verifier) entry(k key, payload []byte) error {
 // blobs checks that the blobs which the record at k names are there and whole.
 func (v verifier) blobs(k key, ds []agent.Digest) error {
 	for _, d := range ds {
-		_, err := v.s.Blob(v.ctx, d)
-		if kind := agent.KindOf(err); err != nil && (kind == agent.NotFound || kind == agent.Internal) {
-			err = corrupt(k, "blob %s: %v", d, err)
-		}
-		if err != nil {
+		if err := v.blob(k, d, "blob "+string(d)); err != nil {
 			return err
 		}
 	}

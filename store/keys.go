@@ -64,12 +64,13 @@ import (
 //	inst-out/NUMBER                  message that waits, by the order of commits
 //	inst-mark/due, inst-mark/out     below what no alarm is due; below what no message waits, and the next one's number
 //
-// Documents (docs.go), where SPACE is tool-servers, policies, skills, files or allowances, and NAME is escaped. GROUP is what is counted
+// Documents (docs.go), where SPACE is tool-servers, policies, skills, files, allowances or budgets, and NAME is escaped. GROUP is what is counted
 // together: a session's files, and all others of a space, as "-":
 //
 //	doc/SPACE/APP/NAME               document: its revision, and JSON
 //	doc-head/SPACE/APP/GROUP         newest revision, numbers of documents and bytes
 //	doc-gone/APP                     the app was deleted; what is left of its documents is being removed
+//	model-key/HEX                    APP/ID of the virtual key (modelkeys.go) whose value has that SHA-256
 //
 // Idempotency keys (once.go), where HASH is the SHA-256 of scope and key:
 //
@@ -81,6 +82,7 @@ import (
 //	usage/mark                       how far the rollups have come in the ledger's files, and what they add up to
 //	usage/row/DAY/APP/AGENT/KIND     rollup
 //	usage/use/DAY/APP/HASH           uses of one grant by one agent
+//	usage/model/DAY/APP/HASH         rollup of calls of one model, told apart by agent, route, user and key too
 type key string
 
 const (
@@ -94,6 +96,8 @@ const (
 
 	prefixUsageRow  = "usage/row/"
 	prefixUsageUse  = "usage/use/"
+	prefixUsageMod  = "usage/model/"
+	prefixModelKey  = "model-key/"
 	prefixInst      = "inst/"
 	prefixInstPart  = "inst-part/"
 	prefixInstAgent = "inst-agent/"

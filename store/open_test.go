@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +128,41 @@ func TestCheckAfterCrash(t *testing.T) {
 	_, err := store.Open(t.Context(), db, dir, nil)
 	wantCorrupt(t, err, "ord/agents/default/0000000000000001")
 	openStore(t, db, dir, &store.Options{Check: -1})
+}
+
+// hasty is a context whose time is up once it was asked so often.
+type hasty struct {
+	context.Context
+	left int
+}
+
+func (h *hasty) Err() error {
+	if h.left--; h.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// A check that is out of time, wherever it is, has found no damage: a start on a busy machine is not refused for it.
+func TestVerifyOutOfTime(t *testing.T) {
+	s := memStore(t)
+	addAgent(t, s, "a")
+	d := must(s.PutBlob(t.Context(), []byte("code")))(t)
+	if _, _, err := s.PutPlugin(t.Context(), agent.Plugin{App: app, Name: "p", Version: "1.0.0", Digest: d, Size: 4}, store.Once{}); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; ; n++ {
+		if n > 10_000 {
+			t.Fatal("it never ends")
+		}
+		err := s.Verify(&hasty{t.Context(), n})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("after %d looks at the time: %v", n, err)
+		}
+	}
 }
 
 func TestVerifyStops(t *testing.T) {

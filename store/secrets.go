@@ -176,17 +176,36 @@ func (s *Store) AllSecrets(ctx context.Context) (all []Secret, err error) {
 
 // DeleteSecret deletes a secret with all its versions.
 func (s *Store) DeleteSecret(ctx context.Context, app agent.App, name string) error {
-	return s.update(ctx, func(t *tx) error {
-		var sec Secret
-		r, err := find(t, secrets, app, name, "secret", &sec)
+	return s.update(ctx, func(t *tx) error { return t.deleteSecret(app, name) })
+}
+
+func (t *tx) deleteSecret(app agent.App, name string) error {
+	var sec Secret
+	r, err := find(t, secrets, app, name, "secret", &sec)
+	if err != nil {
+		return err
+	}
+	for _, v := range sec.Versions {
+		t.del(sealedKey(app, name, v.Version))
+	}
+	return t.remove(secrets, app, name, r.ord)
+}
+
+// ownSecrets names the secrets of an app that the server keeps for itself. h is the head of the app's secrets.
+func (t *tx) ownSecrets(app agent.App, h head) (names []string, err error) {
+	for ord, left := int64(1), h.live; ord <= h.last && left > 0; ord++ {
+		name, err := idAt(t, secrets, app, ord)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, v := range sec.Versions {
-			t.del(sealedKey(app, name, v.Version))
+		if name != "" {
+			left--
 		}
-		return t.remove(secrets, app, name, r.ord)
-	})
+		if strings.HasPrefix(name, OwnSecret) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // VaultKeys is what the store remembers of the keys that its secrets are under. None of it opens anything.

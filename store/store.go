@@ -44,6 +44,9 @@ type Store struct {
 	agentLog int64
 	log      *slog.Logger
 
+	known   knownKeys
+	logging knownLogging
+
 	wasClosed bool
 	damaged   atomic.Bool  // Verify found something
 	onceFrom  atomic.Int64 // no idempotency key ends before this Unix second; a hint

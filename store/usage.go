@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"time"
 
@@ -31,6 +32,9 @@ type markRecord struct {
 	Rows   int64 `json:"rows"`
 	Events int64 `json:"events"` // of all rows
 	Uses   int64 `json:"uses"`   // records of uses of grants
+
+	ModelRows   int64 `json:"model_rows,omitempty"`
+	ModelEvents int64 `json:"model_events,omitempty"` // of all rows of calls of models
 }
 
 // MaxFold is the most rows and grants, together, that one FoldUsage takes.
@@ -55,7 +59,8 @@ func readMark(g getter) (rec markRecord, err error) {
 }
 
 // FoldUsage adds rows and uses to the rollups and moves the mark from from to to, in one commit. It is a Conflict, and
-// changes nothing, when the mark is not at from: the caller reads it and looks again what is to be folded.
+// changes nothing, when the mark is not at from: the caller reads it and looks again what is to be folded. Rows with Models are
+// of calls of models, which are kept in rows of their own beside the others.
 func (s *Store) FoldUsage(ctx context.Context, from, to UsageMark, rows []agent.UsageRow, uses []GrantUses) error {
 	for _, r := range rows {
 		if !isPart(r.Day, string(r.App), r.Agent, r.Kind.String()) {
@@ -72,17 +77,22 @@ func (s *Store) FoldUsage(ctx context.Context, from, to UsageMark, rows []agent.
 			return agent.Errorf(agent.Conflict, "the usage rollups are at %+v, not at %+v", rec.UsageMark, from)
 		}
 		for _, r := range rows {
-			k := usageRowKey(r.Day, r.App, r.Agent, r.Kind)
-			sum := agent.UsageRow{Day: r.Day, App: r.App, Agent: r.Agent, Kind: r.Kind}
+			k, count, events := rowKey(r), &rec.Rows, &rec.Events
+			if r.Models != nil {
+				count, events = &rec.ModelRows, &rec.ModelEvents
+			}
+			sum := agent.UsageRow{
+				Day: r.Day, App: r.App, Agent: r.Agent, Kind: r.Kind, Provider: r.Provider, Model: r.Model, Route: r.Route, User: r.User, Key: r.Key,
+			}
 			_, found, err := lookup(t, k, &sum)
 			if err != nil {
 				return err
 			}
 			if !found {
-				rec.Rows++
+				*count++
 			}
 			sum.Add(r)
-			rec.Events += r.Events
+			*events += r.Events
 			if err := t.save(k, 0, sum); err != nil {
 				return err
 			}
@@ -126,8 +136,8 @@ func (t *tx) addUses(rec *markRecord, uses []GrantUses, oldest string) error {
 	})
 }
 
-// Usage calls fn for the rollups of an app from one day to another, both included, in order, and returns the mark that they
-// stand at: all of one moment. An empty app means all of them.
+// Usage calls fn for the rollups of an app from one day to another, both included, in order, then for those of calls of models, which have
+// Models, and returns the mark that they stand at: all of one moment. An empty app means all of them.
 func (s *Store) Usage(ctx context.Context, app agent.App, from, to time.Time, fn func(agent.UsageRow)) (m UsageMark, err error) {
 	err = s.view(ctx, func(snap snapshot) error {
 		rec, err := readMark(snap)
@@ -135,19 +145,28 @@ func (s *Store) Usage(ctx context.Context, app agent.App, from, to time.Time, fn
 			return err
 		}
 		m = rec.UsageMark
-		first, last := agent.UsageDay(from), agent.UsageDay(to)
-		if app == "" {
-			return eachRow(ctx, snap, key(prefixUsageRow+first), prefixEnd(key(prefixUsageRow+last)), fn)
-		}
-		for day := from.UTC(); agent.UsageDay(day) <= last; day = day.AddDate(0, 0, 1) {
-			prefix := join(prefixUsageRow, agent.UsageDay(day), string(app), "")
-			if err := eachRow(ctx, snap, prefix, prefixEnd(prefix), fn); err != nil {
+		for _, all := range []string{prefixUsageRow, prefixUsageMod} {
+			if err := eachDay(ctx, snap, all, app, from, to, fn); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	return m, err
+}
+
+func eachDay(ctx context.Context, snap snapshot, all string, app agent.App, from, to time.Time, fn func(agent.UsageRow)) error {
+	first, last := agent.UsageDay(from), agent.UsageDay(to)
+	if app == "" {
+		return eachRow(ctx, snap, key(all+first), prefixEnd(key(all+last)), fn)
+	}
+	for day := from.UTC(); agent.UsageDay(day) <= last; day = day.AddDate(0, 0, 1) {
+		prefix := join(all, agent.UsageDay(day), string(app), "")
+		if err := eachRow(ctx, snap, prefix, prefixEnd(prefix), fn); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func eachRow(ctx context.Context, snap snapshot, from, to key, fn func(agent.UsageRow)) error {
@@ -187,6 +206,19 @@ func usageRowKey(day string, app agent.App, name string, kind agent.UsageKind) k
 	return join(prefixUsageRow, day, string(app), name, kind.String())
 }
 
+// rowKey returns where a row is kept.
+func rowKey(r agent.UsageRow) key {
+	if r.Models == nil {
+		return usageRowKey(r.Day, r.App, r.Agent, r.Kind)
+	}
+	h := sha256.New()
+	for _, s := range []string{r.Agent, r.Provider, r.Model, r.Route, r.User, r.Key} {
+		h.Write(binary.AppendUvarint(nil, uint64(len(s))))
+		h.Write([]byte(s))
+	}
+	return join(prefixUsageMod, r.Day, string(r.App), hex.EncodeToString(h.Sum(nil)))
+}
+
 func usageUseKey(u GrantUses) key {
 	h := sha256.Sum256([]byte(u.Agent + "\x00" + u.Grant))
 	return join(prefixUsageUse, u.Day, string(u.App), hex.EncodeToString(h[:]))
@@ -198,19 +230,40 @@ func (v verifier) usage() error {
 	if err != nil {
 		return err
 	}
-	var rows, events int64
+	var rows, events, calls, modelRows, modelEvents int64
 	err = v.walk(prefixUsageRow, func(k key, payload []byte) error {
 		var r agent.UsageRow
 		if _, err := parse(k, payload, &r); err != nil {
 			return err
 		}
-		if k != usageRowKey(r.Day, r.App, r.Agent, r.Kind) {
+		if k != rowKey(r) {
 			return corrupt(k, "it is the usage of %s/%s on %s", r.App, r.Agent, r.Day)
 		}
-		rows++
+		if rows++; r.Kind == agent.UseModel {
+			calls += r.Events
+		}
 		events += r.Events
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	err = v.walk(prefixUsageMod, func(k key, payload []byte) error {
+		var r agent.UsageRow
+		if _, err := parse(k, payload, &r); err != nil {
+			return err
+		}
+		if r.Models == nil || k != rowKey(r) || r.Models.Calls != r.Events {
+			return corrupt(k, "it is the usage of %s/%s by %s/%s on %s", r.Provider, r.Model, r.App, r.Agent, r.Day)
+		}
+		modelRows++
+		modelEvents += r.Events
+		return nil
+	})
+	if err == nil && (modelRows != rec.ModelRows || modelEvents != rec.ModelEvents || calls != modelEvents) {
+		err = corrupt(keyUsageMark, "it tells of %d rows with %d calls of models, there are %d and %d, and %d calls in all",
+			rec.ModelRows, rec.ModelEvents, modelRows, modelEvents, calls)
+	}
 	if err != nil {
 		return err
 	}

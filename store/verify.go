@@ -18,7 +18,7 @@ import (
 func (s *Store) Verify(ctx context.Context) error {
 	err := s.view(ctx, func(snap snapshot) error {
 		v := verifier{s, snap, ctx}
-		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.states, v.docs, v.instances, v.indexes, v.onces, v.usage} {
+		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.states, v.docs, v.modelKeys, v.instances, v.indexes, v.onces, v.usage} {
 			if err := step(); err != nil {
 				return err
 			}
@@ -139,14 +139,17 @@ func (v verifier) code(k key, payload []byte) error {
 	if _, err := parse(k, payload, &p); err != nil {
 		return err
 	}
-	return v.blob(k, p.Digest)
+	return v.blob(k, p.Digest, "its file")
 }
 
-// blob checks that a blob which the record at k names is there and whole.
-func (v verifier) blob(k key, d agent.Digest) error {
+// blob checks that a blob which the record at k names is there and whole. A check that is out of time has found no damage.
+func (v verifier) blob(k key, d agent.Digest, what string) error {
 	_, err := v.s.Blob(v.ctx, d)
-	if kind := agent.KindOf(err); err != nil && (kind == agent.NotFound || kind == agent.Internal) {
-		err = corrupt(k, "its file: %v", err)
+	if over := v.ctx.Err(); err == nil || over != nil && errors.Is(err, over) {
+		return err
+	}
+	if kind := agent.KindOf(err); kind == agent.NotFound || kind == agent.Internal {
+		err = corrupt(k, "%s: %v", what, err)
 	}
 	return err
 }

@@ -72,12 +72,17 @@ func (v verifier) docGroup(d docAt, h docHead) error {
 			return err
 		}
 		has.rev, has.count, has.bytes = max(has.rev, r.ord), has.count+1, has.bytes+at.size(r)
+		if at.space == modelKeys {
+			if err := v.modelKey(k, at, r); err != nil {
+				return err
+			}
+		}
 		blobs, err := docBlobs(at.space, r.fields)
 		if err != nil {
 			return corrupt(k, "%v", err)
 		}
 		for _, b := range blobs {
-			if err := v.blob(k, b); err != nil {
+			if err := v.blob(k, b, "its file"); err != nil {
 				return err
 			}
 		}
@@ -112,6 +117,11 @@ func docBlobs(space Docs, data []byte) (out []agent.Digest, err error) {
 		var v agent.ToolServer
 		if err = json.Unmarshal(data, &v); v.Document != "" {
 			out = append(out, v.Document)
+		}
+	case Providers:
+		var v agent.Provider
+		if err = json.Unmarshal(data, &v); v.Script != "" {
+			out = append(out, v.Script)
 		}
 	case Files:
 		var v agent.File

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"strings"
@@ -71,12 +72,15 @@ type Catalogue struct {
 
 	validator code.Validator
 	totals    totals
+	spending  locks
+	changes   changes
 }
 
 // New returns a catalogue of what st has records of. It starts no server before it is needed.
 func New(st *store.Store, o *Options) *Catalogue {
 	return &Catalogue{
 		store: st, opts: o.withDefaults(), entries: map[entryKey]*entry{}, indices: map[agent.App]*index{}, policies: map[agent.App]policyOf{},
+		spending: locks{seed: maphash.MakeSeed()},
 	}
 }
 
@@ -92,6 +96,22 @@ func (c *Catalogue) Close() error {
 	}
 	c.work.Wait()
 	return nil
+}
+
+// Forget ends the sources of an app that was deleted and drops what is kept of it. It does not wait for them to end.
+func (c *Catalogue) Forget(app agent.App) {
+	c.mu.Lock()
+	for key, e := range c.entries {
+		if key.app == app && !c.closed {
+			delete(c.entries, key)
+			c.work.Go(e.close)
+		}
+	}
+	delete(c.indices, app)
+	delete(c.policies, app)
+	c.mu.Unlock()
+	c.totals.forget(app)
+	c.changes.tell(app)
 }
 
 // Tools lists an app's tools, sorted by name: the same bytes as long as nothing has changed. Servers that cannot be reached are

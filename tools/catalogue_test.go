@@ -431,7 +431,7 @@ func TestAppMadeAnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := r.Judge(t.Context(), tool, agent.ToolCall{App: app, Agent: "bot", Tool: "s.a", Args: json.RawMessage("{}")})
+		d, err := r.Judge(t.Context(), tool, agent.ToolCall{App: app, Agent: "bot", Tool: "s.a", Args: json.RawMessage("{}")}, new(Tally))
 		if err != nil {
 			t.Fatal(err)
 		}

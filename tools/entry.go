@@ -37,22 +37,23 @@ type entry struct {
 	record agent.ToolServer
 	reach  string
 
-	mu      sync.Mutex
-	src     Source
-	opening chan struct{} // holds one while the source is being opened
-	listing *listing      // under way
-	offers  []offer       // sorted by method
-	said    []Offer       // what they were made of, when the source is asked each time
-	gen     int           // of offers
-	fresh   bool          // whether offers are what the source would say
-	failed  error         // the last list
-	at      time.Time     // of that
-	notes   []string
-	using   int
-	idle    *time.Timer
-	closed  bool
-	gate    *semaphore.Weighted
-	wide    int64
+	mu       sync.Mutex
+	src      Source
+	opening  chan struct{} // holds one while the source is being opened
+	listing  *listing      // under way
+	offers   []offer       // sorted by method
+	said     []Offer       // what they were made of, when the source is asked each time
+	gen      int           // of offers
+	fresh    bool          // whether offers are what the source would say
+	failed   error         // the last list
+	at       time.Time     // of that
+	notes    []string
+	contents Contents // beside tools
+	using    int
+	idle     *time.Timer
+	closed   bool
+	gate     *semaphore.Weighted
+	wide     int64
 
 	graded   []agent.Tool // of offers, by the record of that edition
 	gradedBy edition
@@ -198,6 +199,7 @@ func (e *entry) changed() {
 	if e.listing != nil {
 		e.listing.stale = true
 	}
+	e.c.changes.tell(e.record.App)
 }
 
 // refresh has the list asked for anew: of a source that is opened anew, unless calls of it are under way.
@@ -260,6 +262,7 @@ func (e *entry) ask() (*listing, error) {
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
+		was, before := e.gen, e.failed
 		e.listing, l.err = nil, err
 		e.failed, e.at = err, time.Now()
 		if err != nil && !e.closed && (agent.KindOf(err) == agent.Internal || errors.Is(err, context.Canceled)) { // which a status does not say
@@ -271,9 +274,23 @@ func (e *entry) ask() (*listing, error) {
 			}
 			e.offers, e.notes, e.fresh = offers, notes, !l.stale
 		}
+		if e.gen != was || (err == nil) != (before == nil) {
+			e.c.changes.tell(e.record.App)
+		}
 		close(l.done)
 	})
 	return l, nil
+}
+
+// hold keeps what the source has besides tools.
+func (e *entry) hold(c Contents) {
+	e.mu.Lock()
+	same := reflect.DeepEqual(c, e.contents)
+	e.contents = c
+	e.mu.Unlock()
+	if !same {
+		e.c.changes.tell(e.record.App)
+	}
 }
 
 // read asks the source. What cannot be a tool is left out, with a note.
@@ -329,6 +346,11 @@ func (e *entry) read(ctx context.Context) ([]offer, []string, error) {
 		}
 	}
 	slices.SortFunc(out, func(a, b offer) int { return strings.Compare(a.Method, b.Method) })
+	held, more := contents(ctx, src)
+	for _, n := range more {
+		note("%s", n)
+	}
+	e.hold(held)
 	return out, notes, nil
 }
 
@@ -387,13 +409,15 @@ func (e *entry) tools(s agent.ToolServer) ([]agent.Tool, int) {
 	return e.graded, e.gen
 }
 
-// digests are those of the list, by method.
+// digests are those of the list, by method, without Skep's own.
 func (e *entry) digests() map[string]agent.Digest {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := make(map[string]agent.Digest, len(e.offers))
 	for _, o := range e.offers {
-		out[o.Method] = o.digest
+		if !o.Own {
+			out[o.Method] = o.digest
+		}
 	}
 	return out
 }

@@ -28,7 +28,7 @@ func gradeAll(s agent.ToolServer, offers []offer) []agent.Tool {
 // grade says what a tool can do, by whom is believed first: the operator, a plugin's manifest or Skep itself, the classification that Skep ships, and
 // hints of a server that the operator trusts. Whether a call can be made again is believed of the same.
 func grade(s agent.ToolServer, o offer, shipped *classified) (agent.Effect, agent.EffectFrom, bool) {
-	own := s.Kind == agent.AgentTools || s.Kind == agent.BuiltIn
+	own := s.Kind == agent.AgentTools || s.Kind == agent.BuiltIn || o.Own
 	again := own && o.Idempotent || s.Trusted && o.Hints != nil && isTrue(o.Hints.Idempotent)
 	if e := s.Effects[o.Method]; e != agent.Unclassified {
 		return e, agent.FromOperator, again

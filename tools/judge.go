@@ -66,8 +66,9 @@ func (c *Catalogue) Policy(ctx context.Context, app agent.App) (*policy.Policy, 
 const pinRule = "pin"
 
 // Judge says what becomes of a call: by the floor, hooks, the app's policy, standing allowances, and by whether the tool is as it was
-// pinned. An allowance that allows it is used up by one. It writes nothing else.
-func (c *Catalogue) Judge(ctx context.Context, t agent.Tool, call agent.ToolCall) (agent.Decision, error) {
+// pinned. An allowance that allows it is used up by one, and it counts for the budgets that it is within, unless it is denied. It writes nothing else.
+// tally is that of the call's work.
+func (c *Catalogue) Judge(ctx context.Context, t agent.Tool, call agent.ToolCall, tally *Tally) (agent.Decision, error) {
 	p, _, err := c.Policy(ctx, call.App)
 	if err != nil {
 		return agent.Decision{}, err
@@ -90,6 +91,15 @@ func (c *Catalogue) Judge(ctx context.Context, t agent.Tool, call agent.ToolCall
 			d.Hold, d.Count = 0, 0
 		}
 		if d.Verdict == agent.Deny {
+			return d, nil
+		}
+	}
+	if budgets := p.Budgets(asked); len(budgets) > 0 {
+		over, again, err := c.spend(ctx, budgets, call, tally)
+		if err != nil {
+			return agent.Decision{}, err
+		}
+		if d = p.Beyond(d, over, again); d.Verdict == agent.Deny {
 			return d, nil
 		}
 	}
@@ -183,7 +193,7 @@ func covers(by *policy.Policy, a agent.Allowance, d agent.Decision, t agent.Tool
 	switch {
 	case a.Agent != call.Agent || a.Run != "" && a.Run != call.Run:
 		return false
-	case a.Rule != "" && a.Rule != d.Rule:
+	case a.Rule != "" && a.Rule != d.Rule, a.Budget != d.Budget && d.Budget != "":
 		return false
 	case !a.Until.IsZero() && !now().Before(a.Until):
 		return false

@@ -17,7 +17,7 @@ func judged(t *testing.T, r *rig, tool, args string) agent.Decision {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := r.Judge(t.Context(), found, agent.ToolCall{App: agent.DefaultApp, Agent: "bot", Run: "R1", Tool: found.Name, Args: json.RawMessage(args)})
+	d, err := r.Judge(t.Context(), found, agent.ToolCall{App: agent.DefaultApp, Agent: "bot", Run: "R1", Tool: found.Name, Args: json.RawMessage(args)}, new(Tally))
 	if err != nil {
 		t.Fatal(err)
 	}

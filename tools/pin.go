@@ -23,14 +23,16 @@ func pinned(k agent.ServerKind) bool {
 func listDigest(offers []offer) agent.Digest {
 	var b strings.Builder
 	for _, o := range offers {
-		b.WriteString(string(o.digest))
+		if !o.Own {
+			b.WriteString(string(o.digest))
+		}
 	}
 	return agent.DigestOf([]byte(b.String()))
 }
 
 // changedSince reports whether a tool is another than when it was pinned. One that is new on a server that is pinned is, too.
 func changedSince(s agent.ToolServer, o offer, whole agent.Digest) bool {
-	if !pinned(s.Kind) || len(s.Pins) == 0 {
+	if !pinned(s.Kind) || len(s.Pins) == 0 || o.Own && s.Pins[o.Method] == "" {
 		return false
 	}
 	if d, ok := s.Pins[pinAll]; ok && s.Pins[o.Method] == "" {
@@ -96,6 +98,7 @@ func (c *Catalogue) change(ctx context.Context, app agent.App, name string, edit
 		rev, err := c.store.PutDoc(ctx, store.ToolServers, app, name, s.Rev, s)
 		if err == nil {
 			s.Rev = rev
+			c.changes.tell(app)
 			return s, nil
 		}
 		if agent.KindOf(err) != agent.Conflict {

@@ -95,6 +95,7 @@ func (c *Catalogue) Add(ctx context.Context, s agent.ToolServer) (agent.ToolServ
 		return agent.ToolServer{}, err
 	}
 	s.Rev = rev
+	c.changes.tell(s.App)
 	return s, nil
 }
 
@@ -121,6 +122,7 @@ func (c *Catalogue) Remove(ctx context.Context, app agent.App, name string) erro
 	}
 	err := c.store.DeleteDoc(ctx, store.ToolServers, app, name, store.AnyRev)
 	c.drop(app, name)
+	c.changes.tell(app)
 	return err
 }
 

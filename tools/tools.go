@@ -29,6 +29,7 @@ type Offer struct {
 	agent.Tool
 	Hints    *Hints       // what the source says of its effect; nil when it says nothing
 	Declared agent.Effect // that a manifest declares, or Skep itself; else Unclassified
+	Own      bool         // it is Skep's own: Declared is believed of any server, and it is not pinned
 }
 
 // Hints are the annotations of MCP. A nil field is one that the server did not give, read from its own JSON.

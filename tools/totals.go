@@ -2,6 +2,7 @@ package tools
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,12 @@ func (t *totals) add(app agent.App, server string, took time.Duration, err error
 	if err != nil {
 		one.Failed++
 	}
+}
+
+func (t *totals) forget(app agent.App) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.by, func(key entryKey, _ *Total) bool { return key.app == app })
 }
 
 // Totals lists them by app and server.

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -23,6 +25,12 @@ func (c *Client) Approvals(ctx context.Context, f ApprovalFilter, p agent.Page) 
 // Approval returns a question that is open. One that is not any more is a Conflict error that says why.
 func (c *Client) Approval(ctx context.Context, id agent.ApprovalID) (agent.Approval, error) {
 	return get[agent.Approval](ctx, c, path("approvals", string(id)))
+}
+
+// ApprovalArguments returns the arguments of a call that is or was asked about, as they are sent; call counts from 1. Of long ones an approval itself
+// has only the beginning.
+func (c *Client) ApprovalArguments(ctx context.Context, id agent.ApprovalID, call int) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c, path("approvals", string(id), "arguments")+"?call="+strconv.Itoa(call))
 }
 
 // AnswerApprovals answers questions, all or none of one run, and returns the runs that go on, each once.

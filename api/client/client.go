@@ -215,8 +215,21 @@ func errorOf(res *http.Response) error {
 		kind = agent.Exhausted
 	case res.StatusCode >= 502 && res.StatusCode <= 504:
 		kind = agent.Unavailable
+	case res.StatusCode == http.StatusUnauthorized:
+		kind = agent.Unauthenticated
+	case res.StatusCode == http.StatusForbidden:
+		kind = agent.Denied
 	case res.StatusCode < 500:
 		kind = agent.Invalid
+	}
+	var models struct { // of the model gateway, as OpenAI has it
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(b, &models) == nil && models.Error.Message != "" {
+		seconds, _ := strconv.ParseInt(res.Header.Get("Retry-After"), 10, 32)
+		return &agent.Error{Kind: kind, Msg: models.Error.Message, After: time.Duration(seconds) * time.Second}
 	}
 	return agent.Wrap(kind, errors.New(string(b[:min(len(b), 200)])), "the server answered "+res.Status)
 }

@@ -103,7 +103,7 @@ func TestEventsEnd(t *testing.T) {
 		{"refused at first", script{refuse(503, agent.Unavailable)}, true, 0, agent.Unavailable, true},
 		{"gone for good", script{one, refuse(404, agent.NotFound)}, true, 1, agent.NotFound, true},
 		{"nonsense", script{func(w http.ResponseWriter, _ int64) { fmt.Fprintln(w, "<html>") }}, true, 0, agent.Internal, true},
-		{"a proxy's page", script{func(w http.ResponseWriter, _ int64) { w.WriteHeader(403); fmt.Fprintln(w, "<html>") }}, true, 0, agent.Invalid, true},
+		{"a proxy's page", script{func(w http.ResponseWriter, _ int64) { w.WriteHeader(403); fmt.Fprintln(w, "<html>") }}, true, 0, agent.Denied, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := tt.s.serve(t)

@@ -87,6 +87,16 @@ type PolicyExplained struct {
 	Steps    []PolicyStep   `json:"steps"`
 	Parts    []string       `json:"parts,omitempty"`
 	Known    bool           `json:"known"`
+	Budgets  []PolicyBudget `json:"budgets,omitempty"`
+}
+
+// PolicyBudget is a budget that a call would count for. Calls is how many count now; nil for a budget of runs, or where no server was asked.
+type PolicyBudget struct {
+	Budget string        `json:"budget"`
+	From   string        `json:"from"`
+	Limit  int           `json:"limit"`
+	Then   agent.Verdict `json:"then"`
+	Calls  *int          `json:"calls,omitempty"`
 }
 
 // Policy returns the app's policy; revision is a former one, or 0 for the one that holds.

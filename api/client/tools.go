@@ -68,6 +68,23 @@ func (c *Client) RefreshToolServer(ctx context.Context, name string) (out ToolSe
 	return out, c.do(ctx, "POST", path("tools", "servers", name, "refresh"), nil, nil, &out)
 }
 
+// Prompts lists the prompts of a server. SERVER.prompts.get is the tool that gets one.
+func (c *Client) Prompts(ctx context.Context, server string, p agent.Page) (List[agent.Prompt], error) {
+	return get[List[agent.Prompt]](ctx, c, path("tools", "servers", server, "prompts")+pageQuery(p).encode())
+}
+
+// ResourceList is one page of resources. Templates, on the first, say how URIs look of resources that are in no list.
+type ResourceList struct {
+	Items     []agent.Resource `json:"items"`
+	Next      string           `json:"next,omitempty"`
+	Templates []agent.Resource `json:"templates,omitempty"`
+}
+
+// Resources lists the resources of a server. SERVER.resources.read is the tool that reads one.
+func (c *Client) Resources(ctx context.Context, server string, p agent.Page) (ResourceList, error) {
+	return get[ResourceList](ctx, c, path("tools", "servers", server, "resources")+pageQuery(p).encode())
+}
+
 // ToolFilter picks tools. Query asks for those that words speak of, best first, on one page.
 type ToolFilter struct{ Server, Effect, Query string }
 

@@ -15,12 +15,25 @@ import (
 // UsageFilter says which usage is wanted. Empty fields mean the server's defaults: the last 30 days, all in one row.
 type UsageFilter struct {
 	From, To string // UTC days, as 2006-01-02, both included
-	By       string // day, agent and kind, separated by commas
+	By       string // day, agent, kind, and of calls of models alone provider, model, route, user and key, separated by commas
 	Agent    string
+	ModelFilter
+}
+
+// ModelFilter says which calls of models are wanted; with one of the first five, no other usage is. NoAgent is for calls that have none.
+type ModelFilter struct {
+	Provider, Model, Route, User, Key string
+	Session                           agent.SessionID
+	Run                               agent.RunID
+}
+
+func (f ModelFilter) add(q query) query {
+	q["provider"], q["model"], q["route"], q["user"], q["key"], q["session"], q["run"] = f.Provider, f.Model, f.Route, f.User, f.Key, string(f.Session), string(f.Run)
+	return q
 }
 
 func (f UsageFilter) query(format string) query {
-	return query{"from": f.From, "to": f.To, "by": f.By, "agent": f.Agent, "format": format}
+	return f.add(query{"from": f.From, "to": f.To, "by": f.By, "agent": f.Agent, "format": format})
 }
 
 // UsageReport is what an app used.
@@ -56,12 +69,13 @@ type EventFilter struct {
 	From, To string // RFC 3339; To is not included
 	Agent    string
 	After    string // cursor of the last event seen
+	ModelFilter
 }
 
 // UsageEvents returns single usage events in the order in which they were written. An error ends the sequence; After goes on.
 func (c *Client) UsageEvents(ctx context.Context, f EventFilter) iter.Seq2[UsageEntry, error] {
 	return func(yield func(UsageEntry, error) bool) {
-		q := query{"from": f.From, "to": f.To, "agent": f.Agent, "after": f.After}
+		q := f.add(query{"from": f.From, "to": f.To, "agent": f.Agent, "after": f.After})
 		res, err := c.send(ctx, "GET", path("usage", "events")+q.encode(), nil, nil)
 		if err != nil {
 			yield(UsageEntry{}, err)

@@ -13,11 +13,13 @@ import (
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/tools/code"
+	"github.com/skep-dev/skep/tools/program"
 )
 
 // The tools of code mode. Names of other tools have a dot.
 const (
 	toolExecute   = "execute"
+	toolProgram   = "program"
 	toolSearch    = "search"
 	toolDescribe  = "describe"
 	toolRunResult = "run_result"
@@ -28,6 +30,10 @@ export. Tools are called as await tools.SERVER.METHOD({...}); several at once wi
 JSON, else its text; a failed call throws an error with kind and message. The script has no network and no files besides tools; input is the value given
 as input. Only what it returns is shown, so do loops, filters and sums in the script, and return little. Find tools with search, and their types with
 describe, before. Calls that need a person's approval make the script wait; nothing is done twice.`
+
+const programText = `Runs a bounded program, which is JSON: steps that list, read, search, compare, repeat and decide by calling tools that only read, and change sets
+of calls that may change things, which a person approves as a whole and which are taken back as a whole when one fails. For those who should not write
+code; execute can do more. It is checked before its first step. Find tools with search before.`
 
 // codeTools lists the tools of code mode.
 func (d *door) codeTools(c content) {
@@ -44,6 +50,9 @@ func (d *door) codeTools(c content) {
 		"input":{"description":"any JSON value, which the script has as input"},
 		"tools":{"type":"array","items":{"type":"string"},"description":"only these: names, or SERVER.*; all that are granted unless given"}},
 		"required":["code"],"additionalProperties":false}`, false, d.runs(d.startCode, d.codeResult))
+	if schema, err := program.ArgsSchema(); err == nil && d.h.o.Tools != nil {
+		add(toolProgram, "Run a program", strings.ReplaceAll(programText, "\n", " "), string(schema), false, d.runs(d.startProgram, d.codeResult))
+	}
 	add(toolSearch, "Search tools", "Finds tools by what they are called and what they do, best first: name, effect, and the first sentence of what each does.",
 		`{"type":"object","properties":{
 		"query":{"type":"string","description":"words"},
@@ -87,6 +96,31 @@ func (d *door) startCode(ctx context.Context, args json.RawMessage) (agent.Run, 
 		req.Input = agent.JSON(in.Input)
 	}
 	run, _, err := d.h.rt.StartCode(ctx, d.key.app, req, store.Once{})
+	return run, err
+}
+
+func (d *door) startProgram(ctx context.Context, args json.RawMessage) (agent.Run, error) {
+	var in struct {
+		Program json.RawMessage `json:"program"`
+		Input   json.RawMessage `json:"input"`
+	}
+	if err := arguments(args, &in); err != nil {
+		return agent.Run{}, err
+	}
+	p, err := program.Parse(in.Program)
+	if err != nil {
+		return agent.Run{}, err
+	}
+	if _, err := p.Resolve(func(name string) (agent.Tool, error) { return d.h.o.Tools.Resolve(ctx, d.key.app, name) }); err != nil {
+		return agent.Run{}, err
+	}
+	input, err := p.Input(in.Input)
+	if err != nil {
+		return agent.Run{}, err
+	}
+	run, _, err := d.h.rt.StartCode(ctx, d.key.app, runtime.CodeRun{
+		Agent: d.key.Agent, Text: program.Runner(), Tools: p.Tools(), Input: agent.JSON(input),
+	}, store.Once{})
 	return run, err
 }
 

@@ -26,7 +26,7 @@ func (k doorKey) String() string {
 }
 
 // door is one server of the SDK: what is behind one door of one app, for all of its clients. It is brought up to date when a request comes,
-// and while clients listen.
+// and when something changes while clients listen.
 type door struct {
 	h      *Handler
 	key    doorKey
@@ -61,7 +61,7 @@ func list[T, H any](entry T, handle H) listed[T, H] {
 
 const (
 	fresh    = time.Second      // how long what is listed is not looked at again
-	lookTime = 3 * time.Second  // how often it is, while clients listen
+	lookTime = time.Minute      // how often it is looked whether a door is used still
 	doorTime = 10 * time.Minute // how long a door is kept that nobody uses
 )
 
@@ -78,6 +78,7 @@ func (h *Handler) door(ctx context.Context, app agent.App, at Door) (*door, erro
 		return d, d.refresh(ctx, false)
 	}
 	d = &door{h: h, key: key, used: time.Now()}
+	changed := d.changed()
 	next, err := d.look(ctx)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (h *Handler) door(ctx context.Context, app agent.App, at Door) (*door, erro
 		return nil, agent.Errorf(agent.Unavailable, "%d MCP servers are in use already", len(h.doors))
 	}
 	h.doors[key] = d
-	h.work.Go(d.watch)
+	h.work.Go(func() { d.watch(changed) })
 	return d, nil
 }
 
@@ -128,8 +129,16 @@ func (d *door) listeners() (n int) {
 	return n
 }
 
-// watch tells clients of changes while there are any, and ends with the door.
-func (d *door) watch() {
+// changed is closed when there may be others to list; nil when nobody says so.
+func (d *door) changed() <-chan struct{} {
+	if d.h.o.Tools == nil {
+		return nil
+	}
+	return d.h.o.Tools.Changed(d.key.app)
+}
+
+// watch tells clients of changes while there are any, and ends with the door. changed is of before the door was looked at.
+func (d *door) watch(changed <-chan struct{}) {
 	tick := time.NewTicker(lookTime)
 	defer tick.Stop()
 	follow, stop := context.WithCancel(d.h.closing)
@@ -141,11 +150,20 @@ func (d *door) watch() {
 		select {
 		case <-d.h.closing.Done():
 			return
+		case <-changed:
+			changed = d.changed()
+			d.tell()
+			select { // many changes in a row are told together
+			case <-d.h.closing.Done():
+				return
+			case <-time.After(fresh):
+			}
+			continue
 		case <-tick.C:
 		}
 		if d.listeners() > 0 {
-			if err := d.refresh(d.h.closing, true); err != nil {
-				d.h.o.Log.Debug("mcp: what is listed cannot be read", "agent", d.key.Agent, "err", err)
+			if changed == nil {
+				d.tell()
 			}
 			continue
 		}
@@ -159,6 +177,19 @@ func (d *door) watch() {
 		if gone {
 			return
 		}
+	}
+}
+
+// tell has what is listed looked at again: for those who listen, or when the next request comes.
+func (d *door) tell() {
+	d.mu.Lock()
+	d.checked = time.Time{}
+	d.mu.Unlock()
+	if d.listeners() == 0 {
+		return
+	}
+	if err := d.refresh(d.h.closing, true); err != nil {
+		d.h.o.Log.Debug("mcp: what is listed cannot be read", "agent", d.key.Agent, "err", err)
 	}
 }
 
@@ -239,7 +270,8 @@ func (d *door) manifest(ctx context.Context, a agent.Agent) (*plugins.MCP, error
 	if err != nil {
 		return nil, err
 	}
-	return d.h.manifests.get(ctx, p, d.h.rt.Manifest)
+	m, err := d.h.rt.Manifest(ctx, p)
+	return m.MCP, err
 }
 
 // show puts what is listed into the server.
@@ -285,7 +317,7 @@ func (d *door) newServer(c content) *sdk.Server {
 		title = cmp.Or(c.own.Title, d.key.Agent)
 		o.Instructions = c.own.Instructions
 		d.serveOptions(o, c.own)
-	} else if len(c.prompts) > 0 {
+	} else if len(c.prompts) > 0 || d.key.Kind != Code && d.h.o.Tools != nil { // servers may come to have some
 		o.Capabilities.Prompts = &sdk.PromptCapabilities{ListChanged: true}
 	}
 	return sdk.NewServer(&sdk.Implementation{Name: "skep", Title: title, Version: d.h.o.Version}, o)

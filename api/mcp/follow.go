@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // follower waits for a run on behalf of one call of a client.
@@ -176,7 +177,7 @@ func (f *follower) notify(ctx context.Context, done, total float64, message stri
 	}
 	f.begin()
 	_ = f.req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ // whose client may have gone: it shows elsewhere
-		ProgressToken: token, Progress: done, Total: total, Message: clip(message, 1000),
+		ProgressToken: token, Progress: done, Total: total, Message: phrase.Clip(message, 1000),
 	})
 }
 
@@ -348,15 +349,17 @@ func (f *follower) later(why string) *sdk.CallToolResult {
 // summary says what a person is asked, in a line.
 func summary(a agent.Approval) string {
 	if a.Asks != nil {
-		return clip(a.Asks.Server+" asks: "+a.Asks.Message, 300)
+		return phrase.Clip(a.Asks.Server+" asks: "+a.Asks.Message, 300)
 	}
 	var names []string
 	for _, c := range a.Calls {
-		names = append(names, c.Tool)
+		if !c.Undo {
+			names = append(names, c.Tool)
+		}
 	}
 	s := strings.Join(names, ", ")
 	if a.Title != "" {
 		s = a.Title + ": " + s
 	}
-	return clip(s, 300)
+	return phrase.Clip(s, 300)
 }

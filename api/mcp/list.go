@@ -30,7 +30,7 @@ func (d *door) catalogue(ctx context.Context, c content) error {
 		}
 		c.tools[shown] = list[*sdk.Tool, sdk.ToolHandler](describe(t, shown), d.callTool(name))
 	}
-	return nil
+	return d.library(ctx, c, all)
 }
 
 func granted(a agent.Agent, tool string) bool {

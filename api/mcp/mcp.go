@@ -22,6 +22,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/tools"
@@ -89,11 +90,10 @@ type Handler struct {
 	seal  *seal
 	chain http.Handler
 
-	mu        sync.Mutex
-	doors     map[doorKey]*door
-	sessions  sessions
-	manifests manifests
-	flying    sync.Map // id of a request to its http.ResponseWriter
+	mu       sync.Mutex
+	doors    map[doorKey]*door
+	sessions sessions
+	flying   sync.Map // id of a request to its http.ResponseWriter
 
 	stopping atomic.Bool
 	closing  context.Context
@@ -228,7 +228,7 @@ func (h *Handler) checkOrigin(r *http.Request) error {
 			continue
 		}
 		return &agent.Error{
-			Kind: agent.Denied, Msg: "pages of this origin may not call: " + clip(origin, 80), Hint: "allow it with skep serve --origin",
+			Kind: agent.Denied, Msg: "pages of this origin may not call: " + phrase.Clip(origin, 80), Hint: "allow it with skep serve --origin",
 		}
 	}
 	return nil

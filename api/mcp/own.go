@@ -13,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/plugins"
 )
 
@@ -140,7 +141,7 @@ func fulfil(ctx context.Context, s *sdk.ServerSession, asks sdk.InputRequestMap)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil && first == nil {
-				first = fmt.Errorf("the client did not answer %s: %w", clip(id, 80), err)
+				first = fmt.Errorf("the client did not answer %s: %w", phrase.Clip(id, 80), err)
 			}
 			out[id] = got
 		})

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,37 +17,6 @@ import (
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/store"
 )
-
-// manifests are the mcp sections of manifests, by digest: code does not change.
-type manifests struct {
-	mu       sync.Mutex
-	byDigest map[agent.Digest]*plugins.MCP
-}
-
-const maxManifests = 1000
-
-func (m *manifests) get(ctx context.Context, p agent.Plugin, read func(context.Context, agent.Digest) (plugins.Manifest, error)) (*plugins.MCP, error) {
-	m.mu.Lock()
-	known, found := m.byDigest[p.Digest]
-	m.mu.Unlock()
-	if found {
-		return known, nil
-	}
-	all, err := read(ctx, p.Digest)
-	if err != nil {
-		return nil, err
-	}
-	if err := all.MCP.Check(p.Exports); err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.byDigest == nil || len(m.byDigest) >= maxManifests {
-		m.byDigest = map[agent.Digest]*plugins.MCP{}
-	}
-	m.byDigest[p.Digest] = all.MCP
-	return all.MCP, nil
-}
 
 // serve lists what an agent serves itself.
 func (d *door) serve(c content, m *plugins.MCP) {

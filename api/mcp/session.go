@@ -92,14 +92,6 @@ func loopback(hostport string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
-// clip cuts text for a message.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "..."
-}
-
 // quiet passes on what the SDK has to say as news of the lowest rank: it tells of each session, and calls what clients do wrong errors.
 func quiet(log *slog.Logger) *slog.Logger { return slog.New(quietHandler{log.Handler()}) }
 

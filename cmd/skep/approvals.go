@@ -104,17 +104,22 @@ func shownCalls(a agent.Approval) (out [][]string) {
 		if call.Decision.Rule != "" {
 			why = visible.Text(call.Decision.Rule) + ": " + why
 		}
-		out = append(out, []string{visible.Text(call.Tool), call.Decision.Effect.String(), visible.Cut(why, 80), visible.Line(call.Args, 80)})
+		tool := visible.Text(call.Tool)
+		if call.Undo {
+			tool = "undo: " + tool
+		}
+		out = append(out, []string{tool, call.Decision.Effect.String(), visible.Cut(why, 80), visible.Line(call.Args, 80)})
 	}
 	return out
 }
 
 func newApprovalsShow(c *cli) *cobra.Command {
-	return &cobra.Command{
+	full := false
+	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show all that a question is about",
 		Long: `Show all that a question is about. Arguments are shown out of the bytes that would be sent; characters that cannot be seen, or that change how
-others are seen, are written as \u and their number.`,
+others are seen, are written as \u and their number. Of arguments that are longer than 16 KiB only the beginning is shown, unless --full is given.`,
 		Args: cobra.ExactArgs(1),
 
 		ValidArgsFunction: c.complete(approvalIDs),
@@ -127,6 +132,11 @@ others are seen, are written as \u and their number.`,
 			if err != nil {
 				return err
 			}
+			if full {
+				if err := wholeArguments(cmd.Context(), cl, &a); err != nil {
+					return err
+				}
+			}
 			if c.json {
 				return c.printJSON(a)
 			}
@@ -134,6 +144,22 @@ others are seen, are written as \u and their number.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&full, "full", false, "show all of arguments that are long")
+	return cmd
+}
+
+// wholeArguments puts all of the arguments in place of what a question shows of them.
+func wholeArguments(ctx context.Context, cl *client.Client, a *agent.Approval) (err error) {
+	for i := range a.Calls {
+		call := &a.Calls[i]
+		if agent.DigestOf(call.Args) == call.ArgsDigest {
+			continue
+		}
+		if call.Args, err = cl.ApprovalArguments(ctx, a.ID, i+1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *cli) printApproval(a agent.Approval) {
@@ -141,13 +167,16 @@ func (c *cli) printApproval(a agent.Approval) {
 		"asked", when(a.Created)+", "+howLong(time.Since(a.Created).Round(time.Second))+" ago", "refused", when(a.Expires)+" unless it is answered")
 	for i, call := range a.Calls {
 		fmt.Fprintln(c.stdout)
-		if len(a.Calls) > 1 {
-			fmt.Fprintf(c.stdout, "call %d of %d\n", i+1, len(a.Calls))
+		switch n, of := a.Position(i); {
+		case call.Undo:
+			fmt.Fprintf(c.stdout, "undo of call %d: it is made only if a later call fails\n", n)
+		case of > 1:
+			fmt.Fprintf(c.stdout, "call %d of %d\n", n, of)
 		}
 		c.printFields("tool", visible.Text(call.Tool), "effect", call.Decision.Effect.String(), "why", visible.Text(call.Decision.Reason),
 			"rule", ruleText(call.Decision), "notes", visible.Text(strings.Join(call.Decision.Notes, "; ")),
 			"definition", string(call.Digest), "digest", string(call.ArgsDigest))
-		text, warning := shownArgs(call)
+		text, warning := shownArgs(a.ID, call)
 		fmt.Fprintf(c.stdout, "arguments:\n%s\n", text)
 		if warning != "" {
 			fmt.Fprintf(c.stdout, "%s\n", warning)
@@ -173,13 +202,13 @@ func ruleText(d agent.Decision) string {
 }
 
 // shownArgs shows a call's arguments, and says when these are not all of the bytes that would be sent.
-func shownArgs(call agent.ApprovalCall) (text, warning string) {
+func shownArgs(id agent.ApprovalID, call agent.ApprovalCall) (text, warning string) {
 	var beginning string
 	switch {
 	case agent.DigestOf(call.Args) == call.ArgsDigest:
 		return visible.JSON(call.Args), ""
 	case json.Unmarshal(call.Args, &beginning) == nil:
-		return visible.Block(beginning), "this is only the beginning: the arguments are too long to be shown here"
+		return visible.Block(beginning), "this is only the beginning: skep approvals show --full " + string(id) + " shows all"
 	}
 	return visible.JSON(call.Args), "what is shown is not what would be sent: do not approve it"
 }

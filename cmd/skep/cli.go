@@ -54,9 +54,9 @@ func newRoot(c *cli) *cobra.Command {
 	flags.StringVar(&c.data, "data", "", "data directory of the server on this machine (SKEP_DATA)")
 
 	root.AddCommand(
-		newServe(c), newDemo(c), newDev(c), newNew(c), newPush(c), newPlugins(c), newAgent(c), newState(c), newCall(c), newCode(c), newRun(c), newLogs(c),
+		newServe(c), newDemo(c), newDev(c), newNew(c), newPush(c), newPlugins(c), newAgent(c), newState(c), newCall(c), newCode(c), newRun(c), newChat(c), newLogs(c),
 		newInstance(c), newAlarm(c), newTools(c), newPolicy(c), newApprovals(c), newProgram(c), newInspect(c), newReplay(c), newSessions(c), newFile(c), newSkill(c),
-		newApp(c), newSecret(c), newToken(c), newUsage(c), newAudit(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(),
+		newApp(c), newModel(c), newSecret(c), newToken(c), newUsage(c), newAudit(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(),
 	)
 	for _, verb := range root.Commands() {
 		tidyUsage(verb)

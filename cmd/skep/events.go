@@ -15,6 +15,7 @@ import (
 type eventPrinter struct {
 	w    io.Writer
 	json bool
+	says saying
 }
 
 func (p *eventPrinter) print(e agent.Event) error {
@@ -26,8 +27,19 @@ func (p *eventPrinter) print(e agent.Event) error {
 	if e.Kind == agent.EventRunQueued { // its start is told
 		return nil
 	}
-	text := strings.ReplaceAll(plain(eventText(e)), "\n", "\n"+strings.Repeat(" ", len("15:04:05.000  completed  ")))
-	_, err := fmt.Fprintf(p.w, "%s  %-9s  %s\n", e.Time.Local().Format("15:04:05.000"), eventKind(e), text)
+	if toldAnswer(e.Kind) {
+		return p.printAnswer(e)
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	return p.writeAs(e, eventKind(e), eventText(e))
+}
+
+// writeAs writes an event under a word, with what it tells.
+func (p *eventPrinter) writeAs(e agent.Event, word, text string) error {
+	text = strings.ReplaceAll(plain(text), "\n", "\n"+strings.Repeat(" ", len("15:04:05.000  completed  ")))
+	_, err := fmt.Fprintf(p.w, "%s  %-9s  %s\n", e.Time.Local().Format("15:04:05.000"), word, text)
 	return err
 }
 

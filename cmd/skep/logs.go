@@ -47,7 +47,7 @@ func (c *cli) printEvents(ctx context.Context, cl *client.Client, log client.Log
 	for e, err := range cl.Events(ctx, log, after, follow) {
 		switch {
 		case err != nil && follow && ctx.Err() != nil:
-			return nil // Ctrl-C is how one stops following
+			return p.flush() // Ctrl-C is how one stops following
 		case err != nil:
 			return err
 		}
@@ -55,5 +55,5 @@ func (c *cli) printEvents(ctx context.Context, cl *client.Client, log client.Log
 			return err
 		}
 	}
-	return nil
+	return p.flush()
 }

@@ -33,6 +33,17 @@ func mcpDemo() {
 	mcp.AddTool(s, &mcp.Tool{Name: "read_file", Description: "Echo a text.", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, demo("read: "))
 	mcp.AddTool(s, &mcp.Tool{Name: "note", Description: about, Annotations: &mcp.ToolAnnotations{DestructiveHint: &no}}, demo("noted: "))
 	mcp.AddTool(s, &mcp.Tool{Name: "run-it", Description: "Run a text."}, demo("ran: "))
+	if len(os.Args) > 2 { // a library as well
+		s.AddPrompt(&mcp.Prompt{Name: "review", Description: "Ask for a review.", Arguments: []*mcp.PromptArgument{{Name: "file", Required: true}}},
+			func(_ context.Context, q *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+				return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "Review " + q.Params.Arguments["file"]}}}}, nil
+			})
+		read := func(_ context.Context, q *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: q.Params.URI, Text: "the text of " + q.Params.URI}}}, nil
+		}
+		s.AddResource(&mcp.Resource{URI: "demo://guide", Name: "guide", MIMEType: "text/plain"}, read)
+		s.AddResourceTemplate(&mcp.ResourceTemplate{URITemplate: "demo://notes/{id}", Name: "note"}, read)
+	}
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		os.Exit(1)
 	}

@@ -278,7 +278,7 @@ func newPolicyExplain(c *cli) *cobra.Command {
 		Use:   "explain TOOL [ARGS]",
 		Short: "Tell what becomes of a call, and why",
 		Long: `Tell what becomes of a call of a tool, and what each rule about that tool says of it. ARGS is an object in JSON; anything else is the command of a
-tool that runs commands. Hooks, standing answers and pins are not looked at.`,
+tool that runs commands. Hooks, standing answers and pins are not looked at, and budgets are listed as they stand.`,
 		Example: `  skep policy explain fs.write_file '{"path":"/etc/passwd"}'
   skep policy explain shell.run 'git status && rm -rf build'
   skep policy explain shell.run 'git push' --file policy.yaml`,
@@ -342,6 +342,9 @@ func explainHere(p *policy.Policy, q client.PolicyCall) client.PolicyExplained {
 	for _, s := range steps {
 		out.Steps = append(out.Steps, client.PolicyStep(s))
 	}
+	for _, b := range p.Budgets(call) {
+		out.Budgets = append(out.Budgets, client.PolicyBudget{Budget: b.Text, From: b.From, Limit: b.Limit, Then: b.Then})
+	}
 	return out
 }
 
@@ -358,6 +361,9 @@ func (c *cli) printExplained(tool string, out client.PolicyExplained) {
 	for _, p := range out.Parts {
 		rows = append(rows, [2]string{"command", plain(p)})
 	}
+	for _, b := range out.Budgets {
+		rows = append(rows, [2]string{"budget", plain(b.Budget) + inBrackets(b.From) + spentText(b)})
+	}
 	if !out.Known {
 		rows = append(rows, [2]string{"note", "the app's tools have none of this name"})
 	}
@@ -373,6 +379,14 @@ func (c *cli) printExplained(tool string, out client.PolicyExplained) {
 		steps = append(steps, []string{plain(s.From), plain(s.Rule), s.Match, plain(s.Why)})
 	}
 	c.printTable([]string{"WHERE", "RULE", "MATCH", "WHY"}, steps)
+}
+
+// spentText says how much of a budget is spent, where that is known.
+func spentText(b client.PolicyBudget) string {
+	if b.Calls == nil {
+		return ""
+	}
+	return fmt.Sprintf(": %d of %d spent", *b.Calls, b.Limit)
 }
 
 // holdText says how far an approval of the rule reaches.

@@ -94,7 +94,7 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 		origins = strings.Split(env, ",")
 	}
 	flags.StringSliceVar(&o.origins, "origin", origins, "web `ORIGIN`, such as https://example.com, whose pages may call and connect (SKEP_ORIGINS)")
-	flags.StringVar(&o.public, "public-url", os.Getenv("SKEP_PUBLIC_URL"), "`URL` by which people reach the server, for links to approvals; as whoever asks for a link does unless given (SKEP_PUBLIC_URL)")
+	flags.StringVar(&o.public, "public-url", os.Getenv("SKEP_PUBLIC_URL"), "`URL` by which people and MCP clients reach the server, for links to approvals; as whoever asks does unless given (SKEP_PUBLIC_URL)")
 	flags.StringSliceVar(&o.hosts, "host", nil, "further `NAME` to answer to when listening on a loopback address")
 	return cmd
 }
@@ -198,8 +198,13 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, toolset.Close()) }()
+	models, err := openModels(st, o, secrets, usage, tracing, func(ctx context.Context, app agent.App, e agent.Event) error { return rt.Audit(ctx, app, e) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, models.Close()) }()
 	rt = runtime.New(st, cells, &runtime.Options{
-		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secrets, Tools: toolset.Catalogue,
+		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secrets, Tools: toolset.Catalogue, Models: models.Gateway,
 	})
 	toolset.rt = rt
 
@@ -225,7 +230,7 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	work.Go(func() error {
 		return api.New(rt, st, &api.Options{
 			Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Origins: o.origins, URL: o.public, Vault: secrets,
-			Tools: toolset.Catalogue, OAuth: toolset.oauth, LinkKey: linkKey, MCPKey: mcpKey,
+			Tools: toolset.Catalogue, Models: models.Gateway, OAuth: toolset.oauth, LinkKey: linkKey, MCPKey: mcpKey,
 		}).Run(ctx, ln)
 	})
 	info.NewKey = secrets.NewKey()

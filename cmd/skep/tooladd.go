@@ -192,6 +192,10 @@ func readDocument(ctx context.Context, from, api string) (text, where string, er
 
 // sayServer tells what a server has, and what is left to do.
 func (c *cli) sayServer(ctx context.Context, cl *client.Client, s client.ToolServer, what string) error {
+	s, err := c.started(ctx, cl, s)
+	if err != nil {
+		return err
+	}
 	if c.json {
 		return c.printJSON(s)
 	}
@@ -236,6 +240,31 @@ func (c *cli) sayServer(ctx context.Context, cl *client.Client, s client.ToolSer
 		c.notef("what is unclassified counts as execute; skep tools classify %s goes through it\n", s.Name)
 	}
 	return nil
+}
+
+// started waits until a server that is starting has started or failed, and returns it as it stands then. The server that this asks gives up in time.
+func (c *cli) started(ctx context.Context, cl *client.Client, s client.ToolServer) (client.ToolServer, error) {
+	if s.Status.State != agent.ServerStarting {
+		return s, nil
+	}
+	c.notef("%s is still starting, as programs do that are fetched first; waiting for it\n", s.Name)
+	for s.Status.State == agent.ServerStarting {
+		if _, err := toolsOf(ctx, cl, client.ToolFilter{Server: s.Name}); err != nil { // which waits for it, for a while
+			return s, err
+		}
+		now, err := cl.ToolServer(ctx, s.Name)
+		if err != nil {
+			return s, err
+		}
+		now.Hints = s.Hints
+		s = now
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return s, ctx.Err()
+		}
+	}
+	return s, nil
 }
 
 func newToolsUpdate(c *cli) *cobra.Command {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/client"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 func newToolsClassify(c *cli) *cobra.Command {
@@ -143,7 +144,7 @@ func (c *cli) walk(ctx context.Context, cl *client.Client, f client.ToolFilter) 
 		}
 		c.notef("\n%d/%d  %s\n", i+1, len(list), plain(t.Name))
 		if t.Description != "" {
-			c.notef("%s\n", indent(plainText(clipTo(t.Description, 800))))
+			c.notef("%s\n", indent(plainText(phrase.Clip(t.Description, 800))))
 		}
 		if h := hintText(d.Hints); h != "" {
 			c.notef("    its server says: %s\n", h)
@@ -199,11 +200,3 @@ func (c *cli) askEffect(in *bufio.Reader, d client.ToolDetail) (e agent.Effect, 
 }
 
 func indent(s string) string { return "    " + strings.ReplaceAll(s, "\n", "\n    ") }
-
-// clipTo cuts a text to n bytes.
-func clipTo(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "..."
-}

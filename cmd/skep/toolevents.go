@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // toolWords are the short words for events of tools and approvals.
@@ -19,7 +20,7 @@ func toolText(e agent.Event) string {
 	case agent.EventToolCalled:
 		var u agent.ToolUse
 		if json.Unmarshal(e.Data, &u) == nil && u.Decision != nil {
-			return fmt.Sprintf("%s %s: %s, %s (%s)", u.Tool, clipTo(compact(u.Args), 120), u.Decision.Verdict, u.Decision.Effect, u.Decision.Rule)
+			return fmt.Sprintf("%s %s: %s, %s (%s)", u.Tool, phrase.Clip(compact(u.Args), 120), u.Decision.Verdict, u.Decision.Effect, u.Decision.Rule)
 		}
 	case agent.EventToolReturned:
 		var u agent.ToolUse
@@ -61,7 +62,11 @@ func askedText(a agent.Approval) string {
 		lines = append(lines, a.Title)
 	}
 	for _, c := range a.Calls {
-		lines = append(lines, fmt.Sprintf("%s %s wants your approval: %s", c.Tool, clipTo(compact(c.Args), 200), c.Decision.Reason))
+		if c.Undo {
+			lines = append(lines, fmt.Sprintf("undo, if a later call fails: %s %s", c.Tool, phrase.Clip(compact(c.Args), 200)))
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s %s wants your approval: %s", c.Tool, phrase.Clip(compact(c.Args), 200), c.Decision.Reason))
 	}
 	return strings.Join(append(lines, fmt.Sprintf("skep approvals approve %s", a.ID)), "\n")
 }

@@ -28,7 +28,7 @@ about or refused. What nobody has classified counts as execute.`,
   skep tools call fs.read_text_file '{"path":"/srv/files/a.txt"}'`,
 	})
 	cmd.AddCommand(newToolsAdd(c), newToolsImport(c), newToolsList(c), newToolsShow(c), newToolsCall(c), newToolsClassify(c), newToolsPin(c),
-		newToolsStatus(c), newToolsRefresh(c), newToolsUpdate(c), newToolsRemove(c), newToolsDeclarations(c), newToolsAuthorize(c))
+		newToolsStatus(c), newToolsRefresh(c), newToolsUpdate(c), newToolsRemove(c), newToolsDeclarations(c), newToolsAuthorize(c), newToolsPrompts(c), newToolsResources(c))
 	return cmd
 }
 

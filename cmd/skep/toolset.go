@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
@@ -34,14 +34,12 @@ type toolset struct {
 	inject  *inject.Injector
 	oauth   *mcp.OAuth
 	outs    []*egress.Egress // of its own
-	mu      sync.Mutex
-	offers  map[agent.Digest][]tools.Offer
 	auditor func(ctx context.Context, app agent.App, e agent.Event) error
 }
 
 // openTools returns the catalogue of a server's tools. Close it before what it is made of.
 func openTools(st *store.Store, o serveOptions, public *egress.Egress, secrets *vault.Vault, audit func(context.Context, agent.App, agent.Event) error) (*toolset, error) {
-	t := &toolset{st: st, vault: secrets, offers: map[agent.Digest][]tools.Offer{}, auditor: audit}
+	t := &toolset{st: st, vault: secrets, auditor: audit}
 	t.inject = inject.New(secrets, &inject.Options{Exchange: exchanger{public}})
 	guard, err := filepath.Abs(o.dir)
 	if err != nil {
@@ -138,9 +136,6 @@ func (t *toolset) agents(ctx context.Context, app agent.App) ([]builtin.Agent, e
 	}
 }
 
-// maxOffers is how many plugins' declarations are kept.
-const maxOffers = 256
-
 // declared lists the functions that an agent's plugin declares as tools.
 func (t *toolset) declared(ctx context.Context, app agent.App, name string) ([]tools.Offer, error) {
 	a, err := t.st.Agent(ctx, app, name)
@@ -151,28 +146,17 @@ func (t *toolset) declared(ctx context.Context, app agent.App, name string) ([]t
 	if err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	kept, ok := t.offers[p.Digest]
-	t.mu.Unlock()
-	if ok {
-		return kept, nil
-	}
-	m, err := t.rt.Manifest(ctx, p.Digest)
+	m, err := t.rt.Manifest(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	list := []tools.Offer{}
-	for function, d := range m.Tools {
+	for _, function := range slices.Sorted(maps.Keys(m.Tools)) {
+		d := m.Tools[function]
 		list = append(list, tools.Offer{Declared: d.Effect, Tool: agent.Tool{
 			Method: function, Title: d.Title, Description: d.Description, Input: d.Input, Output: d.Output, Idempotent: d.Idempotent, Undo: d.Undo,
 		}})
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.offers) >= maxOffers {
-		clear(t.offers)
-	}
-	t.offers[p.Digest] = list
 	return list, nil
 }
 

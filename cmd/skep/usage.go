@@ -21,10 +21,11 @@ func newUsage(c *cli) *cobra.Command {
 	var csv bool
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what agents have used: calls, processor time, bytes",
-		Long: `Add up what the app's agents have used: calls, runs, processor time, memory at the peak, bytes in and out, and bytes of outbound requests. Days are
-those of UTC. A call that was answered is in it.`,
-		Example: "  skep usage\n  skep usage --by agent,day --since 7d\n  skep usage --agent hello --by kind --csv >usage.csv\n  skep usage quota",
+		Short: "Show what agents have used: calls, processor time, bytes, tokens, money",
+		Long: `Add up what the app's agents have used: calls, runs, processor time, memory at the peak, bytes in and out, bytes of outbound requests, and what models
+cost. Days are those of UTC. A call that was answered is in it. With --by or a filter of provider, model, route, user or key it is about calls of models
+alone. A cost that is not known is not counted as nothing: calls without a price are told apart.`,
+		Example: "  skep usage\n  skep usage --by agent,day --since 7d\n  skep usage --by model,user --since 30d\n  skep usage --agent hello --by kind --csv >usage.csv\n  skep usage quota",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if f.From, err = firstDay(since, time.Now()); err != nil {
@@ -54,7 +55,8 @@ those of UTC. A call that was answered is in it.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&f.By, "by", "agent", "what to tell apart, separated by commas: day, agent, kind")
+	cmd.Flags().StringVar(&f.By, "by", "agent", "what to tell apart, separated by commas: day, agent, kind, provider, model, route, user, key")
+	modelFilter(cmd, &f.ModelFilter)
 	cmd.Flags().StringVar(&since, "since", "30d", "how far back: days such as 7d, today included, or the first day, such as 2026-01-31")
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "only what this agent used; - is what no agent did")
 	cmd.Flags().BoolVar(&csv, "csv", false, "print comma-separated values")
@@ -81,35 +83,91 @@ func (c *cli) printUsage(u client.UsageReport, by []string) {
 		return
 	}
 	var header []string
-	for _, name := range []string{"day", "agent", "kind"} {
+	told := map[string]func(agent.UsageRow) string{
+		"day": func(r agent.UsageRow) string { return r.Day }, "agent": func(r agent.UsageRow) string { return r.Agent },
+		"kind":     func(r agent.UsageRow) string { return r.Kind.String() },
+		"provider": func(r agent.UsageRow) string { return or(r.Provider, "-") }, "model": func(r agent.UsageRow) string { return or(r.Model, "-") },
+		"route": func(r agent.UsageRow) string { return or(r.Route, "-") }, "user": func(r agent.UsageRow) string { return or(r.User, "-") },
+		"key": func(r agent.UsageRow) string { return or(r.Key, "-") },
+	}
+	var dims []string
+	models := u.Total.Models != nil && u.Total.Models.Calls == u.Total.Events // nothing but models was used
+	for _, name := range []string{"day", "agent", "kind", "provider", "model", "route", "user", "key"} {
 		if slices.Contains(by, name) {
-			header = append(header, strings.ToUpper(name))
+			dims, header = append(dims, name), append(header, strings.ToUpper(name))
 		}
 	}
-	dims := len(header)
-	header = append(header, "EVENTS", "FAILED", "CPU", "WALL", "PEAK", "IN", "OUT", "SENT", "RECEIVED")
-	cells := func(r agent.UsageRow) []string {
-		return []string{
-			strconv.FormatInt(r.Events, 10), strconv.FormatInt(r.Failed, 10), lasting(r.CPU), lasting(r.Wall), amount(r.Memory), amount(r.In),
-			amount(r.Out), amount(r.Sent), amount(r.Received),
+	cells := useCells
+	if models {
+		cells = modelCells
+		header = append(header, "CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "UNPRICED")
+	} else {
+		header = append(header, "EVENTS", "FAILED", "CPU", "WALL", "PEAK", "IN", "OUT", "SENT", "RECEIVED")
+		if u.Total.Models != nil {
+			header = append(header, "COST")
 		}
 	}
 	var rows [][]string
 	for _, r := range u.Rows {
 		var row []string
-		for _, name := range header[:dims] {
-			row = append(row, map[string]string{"DAY": r.Day, "AGENT": r.Agent, "KIND": r.Kind.String()}[name])
+		for _, name := range dims {
+			row = append(row, told[name](r))
 		}
-		rows = append(rows, append(row, cells(r)...))
+		rows = append(rows, append(row, cells(r, u.Total.Models != nil)...))
 	}
 	if len(rows) > 1 {
-		total := make([]string, dims)
-		if dims > 0 {
+		total := make([]string, len(dims))
+		if len(dims) > 0 {
 			total[0] = "total"
 		}
-		rows = append(rows, append(total, cells(u.Total)...))
+		rows = append(rows, append(total, cells(u.Total, u.Total.Models != nil)...))
 	}
 	c.printTable(header, rows)
+}
+
+func useCells(r agent.UsageRow, models bool) []string {
+	cells := []string{
+		strconv.FormatInt(r.Events, 10), strconv.FormatInt(r.Failed, 10), lasting(r.CPU), lasting(r.Wall), amount(r.Memory), amount(r.In),
+		amount(r.Out), amount(r.Sent), amount(r.Received),
+	}
+	if models {
+		cells = append(cells, costs(r.Models))
+	}
+	return cells
+}
+
+func modelCells(r agent.UsageRow, _ bool) []string {
+	var m agent.ModelSum
+	if r.Models != nil {
+		m = *r.Models
+	}
+	n := func(v int64) string { return strconv.FormatInt(v, 10) }
+	return []string{n(m.Calls), n(r.Failed), n(m.Tokens.Input), n(m.Tokens.CacheRead), n(m.Tokens.Output), costs(&m), n(m.Unpriced)}
+}
+
+// costs tells what is known of a cost: with a plus, when there are calls whose price is not known.
+func costs(m *agent.ModelSum) string {
+	switch {
+	case m == nil || m.Micro == nil && m.Unpriced == 0:
+		return "-"
+	case m.Micro == nil:
+		return "not known"
+	case m.Unpriced > 0:
+		return money(*m.Micro) + "+"
+	}
+	return money(*m.Micro)
+}
+
+// modelFilter registers what says which calls of models are wanted.
+func modelFilter(cmd *cobra.Command, f *client.ModelFilter) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Provider, "provider", "", "only calls of models of this provider")
+	flags.StringVar(&f.Model, "model", "", "only calls of this model, as its provider knows it")
+	flags.StringVar(&f.Route, "route", "", "only calls of models by this route, as @NAME; - is by none")
+	flags.StringVar(&f.User, "user", "", "only calls of models for this user; - is for none")
+	flags.StringVar(&f.Key, "key", "", "only calls of models with the key of this id; - is with none")
+	flags.StringVar((*string)(&f.Session), "session", "", "only usage of this session, of the last 35 days")
+	flags.StringVar((*string)(&f.Run), "run", "", "only usage of this run, of the last 35 days")
 }
 
 // lasting rounds a time to what a person reads.
@@ -215,5 +273,6 @@ behind it. Events are kept for 35 days, their daily sums for good.`,
 	cmd.Flags().StringVar(&f.To, "to", "", "only before this time; now unless given")
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "only events of this agent; - is what no agent did")
 	cmd.Flags().StringVar(&f.After, "after", "", "the cursor of the last event seen")
+	modelFilter(cmd, &f.ModelFilter)
 	return cmd
 }

@@ -1,4 +1,4 @@
-// Tests of the agent without a server: `go test ./examples -run TestNoteArchiveUnit` runs them, and so does any runtime that knows TypeScript.
+// Tests of the agent without a server: `go test ./examples -run TestUnits` runs them, and so does any runtime that knows TypeScript.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 

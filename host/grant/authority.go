@@ -129,6 +129,11 @@ func (a *Authority) Tool(ctx context.Context, name string) error {
 	return a.named(ctx, "call", "tool", a.grants().Tools, name)
 }
 
+// MayModel reports whether a model is granted. It counts and writes nothing.
+func (a *Authority) MayModel(name string) bool {
+	return slices.ContainsFunc(a.grants().Models, func(g agent.NamedGrant) bool { return g.Has(name) })
+}
+
 // MayTool reports whether a tool is granted. It counts and writes nothing.
 func (a *Authority) MayTool(name string) bool {
 	return slices.ContainsFunc(a.grants().Tools, func(g agent.NamedGrant) bool { return g.Has(name) })

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // Handler answers one of package abi's calls: in and out are that call's bytes. It is called from many goroutines, and
@@ -148,9 +149,4 @@ func (d *Door) Explain(err error) error {
 // maxBody leaves room for an input of the largest size in base64, with the fields around it.
 func maxBody(l agent.Limits) int64 { return l.Input/3*4 + 64<<10 }
 
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "..."
-	}
-	return s
-}
+func clip(s string) string { return phrase.Clip(s, 64) }

@@ -30,6 +30,8 @@ var (
 	durablePy string
 	//go:embed guest/tools.py
 	toolsPy string
+	//go:embed guest/models.py
+	modelsPy string
 	//go:embed guest/turn.py
 	turnPy string
 )
@@ -68,7 +70,7 @@ func New(ctx context.Context, cells *cell.Engine, wasm []byte, o *Options) (_ *E
 	env := cell.Env{Limits: agent.MaxLimits(), Random: o.Random, Now: o.Now}
 	e.base, err = cells.NewImage(ctx, e.code, env, func(_ context.Context, c *cell.Cell) error {
 		d := &bootDevice{}
-		c.Guest = &program{wasi.State{Args: []string{"python", "-I", "-S", "-B", "-X", "utf8", "-c", bootPy + skepPy + durablePy + toolsPy + turnPy}, Device: d}}
+		c.Guest = &program{wasi.State{Args: []string{"python", "-I", "-S", "-B", "-X", "utf8", "-c", bootPy + skepPy + durablePy + toolsPy + modelsPy + turnPy}, Device: d}}
 		_, err := c.Call("_start")
 		var exit *cell.Exit
 		if !errors.As(err, &exit) || d.command == 0 {

@@ -3,6 +3,8 @@ package python
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"strings"
 	"sync"
 	"testing"
 
@@ -71,6 +73,12 @@ def change(last):
         return skep.change_tools("Move", ToolCall("fs.read", {"n": 1}, undo=undo), ToolCall("fs.read", {"n": 2}), ToolCall(last))
     except skep.ToolError as e:
         return [e.kind, e.tool, e.message, undone]
+
+def change_back(last):
+    try:
+        return skep.change_tools("Move", ToolCall("fs.read", {"n": 1}, undo=ToolCall("fs.delete", {"n": [1.5, "é"]})), ToolCall(last))
+    except skep.ToolError as e:
+        return e.message
 
 def find():
     return [skep.search_tools("issue", server="github", limit=2), len(skep.list_tools()), skep.describe_tools("fs.*")]
@@ -167,6 +175,7 @@ func TestTools(t *testing.T) {
 		{"settled", "", `["a.failed","failed"]`},
 		{"change", `"fs.read"`, `[{"n":1},{"n":2},{}]`},
 		{"change", `"a.failed"`, `["failed","a.failed","call 3 of 3, a.failed, failed: the disk is full; call 2, fs.read, was not undone: it has no undo; call 1, fs.read, was undone",[{"n":1}]]`},
+		{"change_back", `"a.failed"`, `call 2 of 2, a.failed, failed: the disk is full; call 1, fs.read, was undone`},
 		{"find", "", `[[{"name":"github.create_issue","path":"","effect":""}],1,"declare"]`},
 		{"files", "", `["0123456789",[0,255],["a1","a2"],[{"name":"pdf","description":"reads"}],"b.md"]`},
 	} {
@@ -178,6 +187,14 @@ func TestTools(t *testing.T) {
 		}
 		if tt.function == "bad" && len(b.asked) > 0 {
 			t.Errorf("%s was sent: %q", tt.in, b.asked)
+		}
+		if tt.function == "change_back" {
+			var change abi.ToolChange
+			var undo abi.ToolCall
+			bad := errors.Join(json.Unmarshal([]byte(strings.TrimPrefix(b.asked[0], "tool.change ")), &change), json.Unmarshal([]byte(strings.TrimPrefix(b.asked[3], "tool.call ")), &undo))
+			if bad != nil || len(change.Calls) != 3 || !undo.Undo || change.Calls[0].Undo || change.Calls[2].Undo || !cmp.Equal(change.Calls[1], undo) {
+				t.Errorf("asked: %q, %v", b.asked, bad)
+			}
 		}
 		if tt.function == "files" && (b.files["b.txt"].Type != "text/plain; charset=utf-8" || string(b.files["c.json"].Body) != `{"a":[1]}` || b.files["d.png"].Type != "image/png") {
 			t.Errorf("written: %+v", b.files)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // The kinds of entry, as main.js numbers them.
@@ -210,13 +211,7 @@ func (f *failure) news() string {
 }
 
 // clip cuts what an author's code says of its failure to a length that is still read.
-func clip(s string) string {
-	const most = 16 << 10
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
-}
+func clip(s string) string { return phrase.Clip(s, 16<<10) }
 
 // rejected is a promise that was rejected while nothing handled it.
 type rejected struct {

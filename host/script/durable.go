@@ -22,7 +22,9 @@ var called = map[string]bool{
 	abi.CallSocketSend: true, abi.CallSocketClose: true, abi.CallSocketAttach: true, abi.CallSocketList: false,
 	abi.CallChildDelete: true, abi.CallTurnLeave: false, abi.CallTurnEnter: false,
 	abi.CallTool: true, abi.CallToolChange: true, abi.CallToolList: false, abi.CallToolSearch: false, abi.CallToolDescribe: false,
+	abi.CallModel: false, abi.CallModelOpen: false, abi.CallModelRead: false, abi.CallModelClose: false, abi.CallModelList: false,
 	abi.CallFileRead: false, abi.CallFilePut: true, abi.CallFileList: false, abi.CallSkillList: false, abi.CallSkillLoad: false,
+	abi.CallInstructions: false,
 }
 
 // startCalled begins one of called. trace is where in the code, when it says so.

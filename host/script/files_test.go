@@ -68,6 +68,8 @@ func (s shelf) calls(_ context.Context, name string, in []byte) ([]byte, error) 
 			return []byte(`{"files":[{"path":"a1"}],"after":"a1"}`), nil
 		}
 		return []byte(`{"files":[{"path":"a2"}]}`), nil
+	case abi.CallInstructions:
+		return json.Marshal(abi.Instructions{Text: string(in), Files: []abi.InstructionFile{{Path: "AGENTS.md", From: "session", Size: 1}}})
 	case abi.CallSkillList:
 		return json.Marshal(abi.Skills{Skills: []abi.SkillInfo{{Name: "pdf", Description: "reads"}}})
 	case abi.CallSkillLoad:
@@ -81,7 +83,7 @@ func TestFilesAndSkills(t *testing.T) {
 	s := shelf{"long.txt": []byte("0123456789é"), "a.json": []byte(`{"x":[1,2]}`), "a.png": {0, 1, 2, 255}}
 	box := &toolbox{more: s.calls}
 	want := `["0123456789é",{"x":[1,2]},"234",[0,1,2,255],true,"","not_found",{"path":"t.txt","type":"text/plain; charset=utf-8","size":6},{"path":"b.bin","type":"image/png","size":4},` +
-		`{"path":"j.json","type":"application/json","size":9},["a1","a2"],[{"name":"pdf","description":"reads"}],{"text":"{\"name\":\"pdf\",\"path\":\"more.md\"}","files":["SKILL.md"]}]`
+		`{"path":"j.json","type":"application/json","size":9},["a1","a2"],[{"name":"pdf","description":"reads"}],{"text":"{\"name\":\"pdf\",\"path\":\"more.md\"}","files":["SKILL.md"]},{"text":"{\"path\":\"src\"}","files":[{"path":"AGENTS.md","from":"session","size":1}]}]`
 	if got := result(t, a, box.call("file", "")); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

@@ -347,8 +347,8 @@ func (v *vm) load(stack []uint64) {
 // skepModule is what authors import from "skep"; the prelude leaves it in a global, which this takes away.
 var skepModule = []byte(`const s = globalThis.__skep; delete globalThis.__skep;
 export const {
-	Agent, NonRetryableError, SkepError, ToolError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm,
-	deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, outside, run, schedule, scheduleEvery, secret, setAlarm, skills,
+	Agent, ChatAgent, NonRetryableError, SkepError, ToolError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm,
+	deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, model, outside, run, schedule, scheduleEvery, secret, setAlarm, skills,
 	sleep, sleepUntil, sql, step, storage, tools, waitForEvent,
 } = s;
 export default s;

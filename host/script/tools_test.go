@@ -38,7 +38,11 @@ func (b *toolbox) calls(ctx context.Context, name string, in []byte) ([]byte, er
 		if err := json.Unmarshal(in, &c); err != nil {
 			return nil, err
 		}
-		b.note(c.Tool + string(c.Args))
+		if c.Undo {
+			b.note("undo " + c.Tool + string(c.Args))
+		} else {
+			b.note(c.Tool + string(c.Args))
+		}
 		f := b.tools[c.Tool]
 		if f == nil {
 			return nil, &agent.Error{Kind: agent.NotFound, Msg: "there is no tool " + c.Tool, Hint: "search for it"}
@@ -150,7 +154,7 @@ const toolUser = `
 			await files.read("long.txt"), await files.read("a.json", { as: "json" }), await files.read("long.txt", { offset: 2, length: 3 }), Array.from(picture), picture instanceof Uint8Array,
 			await files.read("none", { length: 0 }), await files.read("none").catch((e) => e.kind),
 			await files.write("t.txt", "héllo"), await files.write({ path: "b.bin" }, picture, { type: "image/png" }), await files.write("j.json", { a: [1] }),
-			(await files.list("a")).map((f) => f.path), await skills.list(), await skills.load("pdf", "more.md"),
+			(await files.list("a")).map((f) => f.path), await skills.list(), await skills.load("pdf", "more.md"), await files.instructions("src"),
 		];
 	};
 	export default class extends Agent {
@@ -334,7 +338,7 @@ func TestChange(t *testing.T) {
 			"fs.write_file": echo, "fs.delete": gives("true"), "a.ok": gives("4"), "a.failed": fails(agent.Failed, "the disk is full"),
 		}}
 	}
-	const asked = `change {"title":"Move the notes","calls":[{"tool":"fs.write_file","args":{"path":"1"}},{"tool":"fs.write_file","args":{"path":"2"}},` +
+	const asked = `change {"title":"Move the notes","calls":[{"tool":"fs.write_file","args":{"path":"1"}},{"tool":"fs.delete","args":{"path":"1"},"undo":true},{"tool":"fs.write_file","args":{"path":"2"}},` +
 		`{"tool":"fs.write_file","args":{"path":"3"}},{"tool":"%s","args":{}}]}`
 	made := []string{`fs.write_file{"path":"1"}`, `fs.write_file{"path":"2"}`, `fs.write_file{"path":"3"}`}
 	b := box()
@@ -351,7 +355,7 @@ func TestChange(t *testing.T) {
 	if got := result(t, a, b.call("change", `"a.failed"`)); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if d := cmp.Diff([]string{`a.failed{}`, `fs.delete{"path":"2"}`, `fs.delete{"path":"1"}`}, b.asked[4:]); d != "" {
+	if d := cmp.Diff([]string{`a.failed{}`, `fs.delete{"path":"2"}`, `undo fs.delete{"path":"1"}`}, b.asked[4:]); d != "" {
 		t.Error(d)
 	}
 	b = box()

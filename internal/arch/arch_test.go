@@ -79,8 +79,23 @@ var mayImport = map[string][]string{
 
 	"tools/mcp/conformance": {"agent", "host/egress", "tools", "tools/mcp"},
 
+	"gateway":          {"agent", "gateway/*", "host/egress", "store", "store/ledger", "vault/scrub"},
+	"gateway/wire":     {"agent"},
+	"gateway/sse":      {},
+	"gateway/chat":     {"agent", "gateway/sse", "gateway/wire", "gateway/wire/*"},
+	"gateway/response": {"agent", "gateway/sse", "gateway/wire", "gateway/wire/*"},
+	"gateway/message":  {"agent", "gateway/sse", "gateway/wire", "gateway/wire/*"},
+	"gateway/gemini":   {"agent", "gateway/sse", "gateway/wire", "gateway/wire/*"},
+	"gateway/embed":    {"agent", "gateway/sse", "gateway/wire", "gateway/wire/*"},
+	"gateway/wire/*":   {"agent", "gateway/wire", "gateway/wire/raw"},
+	"gateway/price":    {"agent"},
+	"gateway/limit":    {"agent", "store/ledger"},
+	"gateway/guard":    {"agent", "gateway/wire"},
+	"gateway/cache":    {"agent", "gateway/wire"},
+	"gateway/script":   {"agent", "gateway/sse", "gateway/wire"},
+
 	"plugins":             {"agent"},
-	"runtime":             {"abi", "agent", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
+	"runtime":             {"abi", "agent", "gateway", "gateway/wire", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
 	"runtime/durable":     {"agent", "store/instance"},
 	"runtime/schedule":    {"agent"},
 	"runtime/journal":     {"abi", "agent", "host", "store/instance"},
@@ -89,11 +104,12 @@ var mayImport = map[string][]string{
 	"runtime/quota":       {"agent", "host/grant", "store", "store/ledger"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
-	"api":        {"abi", "agent", "api/mcp", "host", "plugins", "runtime", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
+	"api":        {"abi", "agent", "api/mcp", "gateway", "gateway/*", "host", "plugins", "runtime", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
 	"api/mcp":    {"abi", "agent", "plugins", "runtime", "store", "tools", "tools/*"},
 	"api/client": {"agent"},
 
 	"api/mcp/conformance": {}, // tests alone
+	"api/aitest":          {}, // tests alone
 	"cmd/*":               {"*"},
 
 	"sdk/go":     {"abi"},
@@ -113,7 +129,7 @@ var mayImport = map[string][]string{
 var onlyIn = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":    {"store/pebblekv"},
 	"github.com/dgraph-io/badger/v4":      {"store/badgerkv"},
-	"github.com/evanw/esbuild":            {"host/script"},
+	"github.com/evanw/esbuild":            {"host/script", "internal/bench"},
 	"github.com/extism/go-pdk":            {},
 	"github.com/extism/go-sdk":            {},
 	"github.com/gofiber/fiber/v2":         {"api"},
@@ -141,7 +157,7 @@ var onlyIn = map[string][]string{
 	"go.opentelemetry.io/otel/sdk":        {"internal/telemetry"},
 	"go.opentelemetry.io/proto/otlp":      {},
 	"github.com/golang/mock":              {},
-	"github.com/modelcontextprotocol":     {"api/mcp", "tools/mcp", "tools/mcp/mcptest", "cmd/skep"},
+	"github.com/modelcontextprotocol":     {"api/mcp", "tools/mcp", "tools/mcp/mcptest", "cmd/skep", "internal/crash"},
 	"mvdan.cc/sh/v3":                      {"tools/shell"},
 	"github.com/dop251/goja":              {"tools/code"},
 	"github.com/santhosh-tekuri":          {"plugins", "tools/code", "tools/mcp"},

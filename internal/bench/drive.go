@@ -40,6 +40,20 @@ func (s *server) dial() (*caller, error) {
 
 // do returns the time from the request's first byte to the answer's last.
 func (c *caller) do(a ask) (time.Duration, error) {
+	c.write(a)
+	start := time.Now()
+	_, err := c.answer(a)
+	return time.Since(start), err
+}
+
+// exchange returns the answer.
+func (c *caller) exchange(a ask) ([]byte, error) {
+	c.write(a)
+	return c.answer(a)
+}
+
+// write makes a request, which answer sends.
+func (c *caller) write(a ask) {
 	c.buf.Reset()
 	fmt.Fprintf(&c.buf, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n", a.path, c.server.addr, a.contentType, len(a.body))
 	if c.server.token != "" {
@@ -47,23 +61,24 @@ func (c *caller) do(a ask) (time.Duration, error) {
 	}
 	c.buf.WriteString("\r\n")
 	c.buf.Write(a.body)
-	start := time.Now()
+}
+
+func (c *caller) answer(a ask) ([]byte, error) {
 	if _, err := c.conn.Write(c.buf.Bytes()); err != nil {
-		return 0, err
+		return nil, err
 	}
 	res, err := http.ReadResponse(c.r, nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	body, err := io.ReadAll(res.Body)
-	took := time.Since(start)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if res.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(a.want)) {
-		return 0, fmt.Errorf("POST %s: %s: got %.300s, want %q", a.path, res.Status, body, a.want)
+		return nil, fmt.Errorf("POST %s: %s: got %.300s, want %q", a.path, res.Status, body, a.want)
 	}
-	return took, nil
+	return body, nil
 }
 
 // load is what driving a server for a while has shown.

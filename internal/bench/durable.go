@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -66,31 +65,10 @@ func (b *bench) objects(ctx context.Context, dir string) (*server, error) {
 		fmt.Fprintf(b.progress, "the peer is not here: %s\n", b.noPeer)
 		return nil, nil
 	}
-	addr, err := freeAddress()
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "serve", filepath.Join(b.root, "internal/bench/peer/durable.capnp"), "config", "--experimental",
-		"--socket-addr", "main="+addr, "--directory-path", "storage="+dir)
-	log, err := os.Create(filepath.Join(b.dir, "objects.log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	s := &server{cmd: cmd, addr: addr}
-	if err := awaitAnswer(ctx, addr); err != nil {
-		s.stop()
-		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("workerd did not start: %w: %s", err, said)
-	}
-	return s, nil
+	return b.startPeer(ctx, program, filepath.Join(b.root, "internal/bench/peer/durable.capnp"), "objects.log", "--directory-path", "storage="+dir)
 }
 
 // counterAsk asks one of so many counters, by chance or one after the other.

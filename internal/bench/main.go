@@ -23,11 +23,15 @@ type part struct {
 
 var parts = []part{
 	{"P1", newText}, {"P2", storedImage}, {"P3", freshCell}, {"P4", liveMemory}, {"P5", sleeping}, {"P6", waking}, {"P7", stopping}, {"P8", metering},
-	{"P9", hostCalls}, {"P10", durableCalls}, {"P11", listening}, {"P13", declared}, {"P17", outbound}, {"P18", starting}, {"P19", sizes},
-	{"U1", writing}, {"U2", checking}, {"U3", scrubbing},
+	{"P9", hostCalls}, {"P10", durableCalls}, {"P11", listening}, {"P12", codeMode}, {"P13", declared}, {"P14", models}, {"P15", modelStreams}, {"P17", outbound}, {"P18", starting}, {"P19", sizes},
+	{"T1", fiftyFiles}, {"T2", toolRates}, {"U1", writing}, {"U2", checking}, {"U3", scrubbing},
 }
 
 func main() {
+	if len(os.Args) == 4 && os.Args[1] == proxyVerb {
+		fmt.Fprintln(os.Stderr, "bench:", serveProxy(os.Args[2], os.Args[3]))
+		os.Exit(1)
+	}
 	only := flag.String("only", "", "ids of the figures to make, such as P1,P7; all unless given")
 	quick := flag.Bool("quick", false, "fewer rounds: to see that it works, not for figures to cite")
 	file := flag.String("json", "", "`FILE` to write the figures to as JSON")

@@ -172,13 +172,18 @@ func (b *bench) peerServer(ctx context.Context) (*server, error) {
 		fmt.Fprintf(b.progress, "the peer is not here: %s\n", b.noPeer)
 		return nil, nil
 	}
+	b.peer, err = b.startPeer(ctx, program, filepath.Join(b.root, "internal/bench/peer/config.capnp"), "peer.log")
+	return b.peer, err
+}
+
+// startPeer starts workerd with a configuration, and returns when it answers. The caller stops it.
+func (b *bench) startPeer(ctx context.Context, program, config, logName string, flags ...string) (*server, error) {
 	addr, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "serve", filepath.Join(b.root, "internal/bench/peer/config.capnp"), "config", "--experimental",
-		"--socket-addr", "main="+addr)
-	log, err := os.Create(filepath.Join(b.dir, "peer.log"))
+	cmd := exec.Command(program, append([]string{"serve", config, "config", "--experimental", "--socket-addr", "main=" + addr}, flags...)...)
+	log, err := os.Create(filepath.Join(b.dir, logName))
 	if err != nil {
 		return nil, err
 	}
@@ -187,12 +192,13 @@ func (b *bench) peerServer(ctx context.Context) (*server, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	b.peer = &server{cmd: cmd, addr: addr}
+	s := &server{cmd: cmd, addr: addr}
 	if err := awaitAnswer(ctx, addr); err != nil {
+		s.stop()
 		said, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("workerd did not start: %w: %s", err, said)
 	}
-	return b.peer, nil
+	return s, nil
 }
 
 // installPeer runs npm once and returns workerd's path.
@@ -200,7 +206,7 @@ func (b *bench) installPeer(ctx context.Context) (string, error) {
 	dir := filepath.Join(b.root, "internal/bench/peer")
 	find := func() string {
 		found, _ := filepath.Glob(filepath.Join(dir, "node_modules/@cloudflare/workerd-*/bin/workerd"))
-		if len(found) == 0 {
+		if _, err := os.Stat(filepath.Join(dir, "node_modules/@cloudflare/codemode")); err != nil || len(found) == 0 {
 			return ""
 		}
 		return found[0]
@@ -208,21 +214,29 @@ func (b *bench) installPeer(ctx context.Context) (string, error) {
 	if program := find(); program != "" {
 		return program, nil
 	}
+	if err := npmCI(ctx, dir); err != nil {
+		return "", err
+	}
+	if program := find(); program != "" {
+		return program, nil
+	}
+	return "", errors.New("npm has no workerd for this platform")
+}
+
+// npmCI installs what a folder's package-lock.json names.
+func npmCI(ctx context.Context, dir string) error {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return "", errors.New("npm is not installed")
+		return errors.New("npm is not installed")
 	}
 	ctx, stop := context.WithTimeout(ctx, 2*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir = dir
 	if _, err := cmd.Output(); err != nil {
-		return "", fmt.Errorf("npm ci: %w", explain(err))
+		return fmt.Errorf("npm ci: %w", explain(err))
 	}
-	if program := find(); program != "" {
-		return program, nil
-	}
-	return "", errors.New("npm has no workerd for this platform")
+	return nil
 }
 
 func freeAddress() (string, error) {

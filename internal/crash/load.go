@@ -86,10 +86,10 @@ func (c *caller) work(ctx context.Context) {
 	}
 }
 
-func (c *caller) waitUp(ctx context.Context) error {
-	c.mu.Lock()
-	up := c.up
-	c.mu.Unlock()
+func (r *round) waitUp(ctx context.Context) error {
+	r.mu.Lock()
+	up := r.up
+	r.mu.Unlock()
 	select {
 	case <-up:
 		return nil

@@ -31,12 +31,15 @@ type settings struct {
 	storm     int // alarms that are due within a while; then nothing else is done
 	within    time.Duration
 	flows     bool // runs that wait are among what clients do
+	models    bool // clients ask models instead, with one kill in the middle
+	code      bool // clients run scripts of code mode instead, and a person answers for their calls
 	seed      uint64
 	program   string
 	dir       string
 }
 
 func main() {
+	beLedger()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var s settings
@@ -48,6 +51,8 @@ func main() {
 	flag.Int64Var(&s.memory, "memory", 0, "`MiB` that a server may use; needs root")
 	flag.BoolVar(&s.slowDisk, "slow-disk", false, "have something else write to the disk all the time")
 	flag.BoolVar(&s.flows, "flows", true, "have clients start runs with steps and waits, too")
+	flag.BoolVar(&s.code, "code", false, "instead: have clients run scripts of code mode, whose calls of tools a person answers for")
+	flag.BoolVar(&s.models, "models", false, "instead: have clients ask models, of whom a fifth go away in the middle, with a kill in the middle")
 	flag.IntVar(&s.storm, "storm", 0, "instead: so many alarms that are due soon, with a kill in the middle")
 	flag.DurationVar(&s.within, "within", time.Minute, "how long it is from the first alarm of the storm to the last")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "of what clients do and when servers die; nothing makes a crash repeat exactly")
@@ -85,8 +90,11 @@ func run(ctx context.Context, s settings, out io.Writer) (err error) {
 		go func() { defer close(ended); hogDisk(busy, filepath.Join(s.dir, "hog")) }()
 		defer func() { stop(); <-ended }()
 	}
-	if s.storm > 0 {
+	switch {
+	case s.storm > 0:
 		return s.storms(ctx, out)
+	case s.models:
+		return s.modelSoak(ctx, out)
 	}
 	return s.rounds(ctx, out)
 }
@@ -117,8 +125,13 @@ func (s settings) rounds(ctx context.Context, out io.Writer) error {
 			settings: s, n: n, world: world, deadline: deadline, rng: rand.New(rand.NewPCG(s.seed, uint64(n))), tally: tally{}, log: out,
 			server: &server{program: s.program, dir: filepath.Join(s.dir, store), flags: []string{"--store", store, "--isolation", apart}, memory: s.memory},
 		}
-		began := time.Now()
-		err := r.run(ctx)
+		began, work := time.Now(), r.run
+		r.pause = r.sometimeSoon
+		if s.code {
+			code := &codeRound{round: r, ledger: r.server.dir + ".ledger"}
+			work, r.pause = code.run, code.someEffects
+		}
+		err := work(ctx)
 		fmt.Fprintf(out, "round %d, %s, %s, %v: %s\n", n, store, apart, time.Since(began).Round(100*time.Millisecond), r.tally)
 		total.add(r.tally)
 		for _, what := range r.wrong {

@@ -24,6 +24,20 @@ func TestKills(t *testing.T) {
 	}
 }
 
+// Brief rounds of scripts of code mode, in whose middle servers die: no call of a tool is made twice, and no person is asked twice.
+func TestKillsOfCode(t *testing.T) {
+	for _, c := range []struct{ store, isolation string }{{"badger", "process"}, {"pebble", "inline"}} {
+		s := settings{
+			length: 30 * time.Second, kills: 4, round: 4, code: true, stores: []string{c.store}, isolation: []string{c.isolation}, seed: 3, program: program(t),
+		}
+		var out strings.Builder
+		if err := run(t.Context(), s, &out); err != nil {
+			t.Errorf("%v\n%s", err, out.String())
+		}
+		t.Log(out.String())
+	}
+}
+
 // A brief storm: many alarms within seconds, with a kill in the middle.
 func TestStorm(t *testing.T) {
 	s := settings{storm: 2000, within: 6 * time.Second, stores: []string{"badger"}, isolation: []string{"inline"}, program: program(t)}
@@ -38,6 +52,7 @@ func TestStorm(t *testing.T) {
 var built string
 
 func TestMain(m *testing.M) {
+	beLedger()
 	code := m.Run()
 	if built != "" {
 		_ = os.RemoveAll(filepath.Dir(built))

@@ -34,6 +34,7 @@ type round struct {
 	deadline time.Time
 	rng      *rand.Rand
 	log      io.Writer
+	pause    func(context.Context) error // until the server is killed
 
 	mu    sync.Mutex
 	up    chan struct{} // closed while the server is up
@@ -121,25 +122,41 @@ func (r *round) kills(ctx context.Context) error {
 		if r.settings.kills > 0 && i >= r.settings.kills {
 			break
 		}
-		// Often soon, while it still recovers; and seldom late.
-		if err := sleep(ctx, time.Duration(r.rng.Float64()*r.rng.Float64()*float64(3*time.Second))); err != nil {
+		if err := r.pause(ctx); err != nil {
 			return err
 		}
 		r.mu.Lock()
 		r.up = make(chan struct{})
 		r.mu.Unlock()
-		if r.server.kill() {
-			r.note("died by itself")
-			if r.memory == 0 {
-				return fmt.Errorf("the server ended by itself: %.2000s", r.server.stderr.Bytes())
-			}
+		if err := r.end(); err != nil {
+			return err
 		}
-		r.note("kills")
 		if err := r.start(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// end kills the server, or sometimes, in rounds of code, stops it as an operator does.
+func (r *round) end() error {
+	if r.code && r.rng.IntN(8) == 0 {
+		r.note("stops")
+		return r.server.stop()
+	}
+	if r.server.kill() {
+		r.note("died by itself")
+		if r.memory == 0 {
+			return fmt.Errorf("the server ended by itself: %.2000s", r.server.stderr.Bytes())
+		}
+	}
+	r.note("kills")
+	return nil
+}
+
+// sometimeSoon waits: often not for long, so that the server still recovers, and seldom for seconds.
+func (r *round) sometimeSoon(ctx context.Context) error {
+	return sleep(ctx, time.Duration(r.rng.Float64()*r.rng.Float64()*float64(3*time.Second)))
 }
 
 // settle waits until nothing is under way any more.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,6 +98,7 @@ func brief(name string, in []byte) (string, bool) {
 	case abi.CallToolChange:
 		var q abi.ToolChange
 		err := json.Unmarshal(in, &q)
+		q.Calls = slices.DeleteFunc(q.Calls, func(c abi.ToolCall) bool { return c.Undo })
 		return fmt.Sprintf("%d calls: %s", len(q.Calls), q.Title), err == nil
 	case abi.CallStorageGet, abi.CallStateGet:
 		var q abi.StateGet

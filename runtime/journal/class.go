@@ -46,7 +46,9 @@ var classOf = map[string]Class{
 	abi.CallSleep: Wait, abi.CallWait: Wait, abi.CallResult: Wait,
 	abi.CallTool: Judging, abi.CallToolChange: Judging,
 	abi.CallToolList: Read, abi.CallToolSearch: Read, abi.CallToolDescribe: Read,
+	abi.CallModel: Read, abi.CallModelOpen: Read, abi.CallModelRead: Read, abi.CallModelClose: Read, abi.CallModelList: Read,
 	abi.CallFileRead: Read, abi.CallFileList: Read, abi.CallFilePut: Idempotent, abi.CallSkillList: Read, abi.CallSkillLoad: Read,
+	abi.CallInstructions: Read,
 }
 
 // ClassOf returns the class of a call. What is not known is Once.

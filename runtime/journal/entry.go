@@ -20,7 +20,7 @@ const (
 	Begin            // the run begins: Seed, Time, Digest of its code
 	Life             // a cell begins: Count is its number
 	Start            // a call leaves, or a wait begins: Call, Name, Sum, Class, Text is its brief; Until when a wait is over at the latest
-	Done             // what a call came to, before the code has got it: Call, Name, Sum, Out or Err; Class and Text unless a Start told them
+	Done             // what a call came to, before the code has got it: Call, Name, Sum, Out or Err; Class and Text unless a Start told them; Flag says that a person said so
 	Deliver          // the code gets it: Call, Time; and what a Done has unless one told it
 	Timer            // the code's first timer is due: Time
 	Answered         // a call that was answered at once: as Done
@@ -34,7 +34,7 @@ const (
 	Rejected         // what the code waited for then, up to Call, was refused
 	Step             // a step begins, or ends: Call, Name, Count is the attempt; Flag says that it ends
 	End              // the run has ended: Text is its status
-	Judged           // a call of a tool was judged: Call, Name, Sum, Text is its brief, Class what it is when it is made, Out how; Flag says that a person is asked, until Until
+	Judged           // a call of a tool was judged: Call, Name, Sum, Text is its brief, Class what it is when it is made, Out how; Flag says that a person is asked, until Until; Blob has the arguments then if they are too long for the question, a line for each call
 	Verdict          // a person has answered, or nobody in time: Call, Flag allows it, Out is the answer
 	kinds
 )

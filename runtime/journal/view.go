@@ -68,7 +68,7 @@ type View struct {
 	Mark       Entry // how far events and lines are in the log
 	Lives      int64
 	Rested     bool     // the newest life gave up its cell by itself
-	Crashes    []string // of the lives that ended otherwise, since one that did
+	Crashes    []string // of the lives that ended otherwise, since one that did or a person said how to go on
 	Terminate  bool
 	Rejected   uint64 // calls up to this one are refused; 0 when nothing was refused yet
 	Clock      time.Time
@@ -126,6 +126,9 @@ func (v *View) Add(e Entry) {
 		}
 	case Done, Answered:
 		v.call(&e).came(&e)
+		if e.Flag { // a person has looked at it
+			v.Crashes = nil
+		}
 	case Deliver:
 		c := v.call(&e)
 		if !c.Known {
@@ -158,7 +161,7 @@ func (v *View) Add(e Entry) {
 		v.Crashes = append(v.Crashes, e.Text)
 	case Retry:
 		c := v.call(&e)
-		c.Started = false
+		c.Started, v.Crashes = false, nil
 	case Terminate:
 		v.Terminate = true
 	case Rejected:

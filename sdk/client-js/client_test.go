@@ -33,13 +33,22 @@ type server struct {
 	addr  string
 	token string
 	host  *host.Host
+	model runtime.Models // nil unless the test has one
 	rt    *runtime.Runtime
 	stop  func()
 }
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), db: memkv.New(), addr: "127.0.0.1:0"}
+	s := startServer(t, nil)
+	prepare(t, s.addr, s.token)
+	return s
+}
+
+// startServer starts one that has no agents.
+func startServer(t *testing.T, model runtime.Models) *server {
+	t.Helper()
+	s := &server{t: t, model: model, dir: t.TempDir(), db: memkv.New(), addr: "127.0.0.1:0"}
 	h, err := host.New(t.Context(), &host.Options{Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) { return s.rt.LoadSource(ctx, d) }})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +59,6 @@ func newServer(t *testing.T) *server {
 		s.stop()
 		_ = h.Close(context.WithoutCancel(t.Context()))
 	})
-	prepare(t, s.addr, s.token)
 	return s
 }
 
@@ -73,6 +81,14 @@ func prepare(t *testing.T, addr, token string) {
 	}
 }
 
+// grace is how long runs may go on when the server stops. A model that waits for the test would wait for long.
+func (s *server) grace() time.Duration {
+	if s.model != nil {
+		return 50 * time.Millisecond
+	}
+	return 0
+}
+
 func (s *server) start() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
@@ -89,7 +105,7 @@ func (s *server) start() {
 		s.t.Fatal(err)
 	}
 	s.token = strings.TrimSpace(string(b))
-	s.rt = runtime.New(st, s.host, nil)
+	s.rt = runtime.New(st, s.host, &runtime.Options{Models: s.model, Grace: s.grace()})
 	srv := api.New(s.rt, st, &api.Options{Origins: []string{"http://page.example"}})
 	ln, err := net.Listen("tcp", s.addr)
 	if err != nil {
@@ -198,7 +214,7 @@ func TestTypes(t *testing.T) {
 
 // TestBrowser holds the package against what browsers have: it imports nothing.
 func TestBrowser(t *testing.T) {
-	for _, name := range []string{"index.js", "socket.js", "http.js", "error.js"} {
+	for _, name := range []string{"index.js", "socket.js", "http.js", "chat.js", "error.js"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

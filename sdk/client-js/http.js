@@ -1,4 +1,5 @@
 import { SkepError, backoff, cancelled, rest, unavailable } from "./error.js";
+import { Chat } from "./chat.js";
 import { connect } from "./socket.js";
 
 /** Client calls a server over HTTP. It keeps no connection and nothing in memory. */
@@ -17,6 +18,17 @@ export class Client {
       list: (filter) => this.#json("GET", `/runs${query(filter)}`),
       get: (id) => this.#json("GET", `/runs/${esc(id)}`),
       cancel: (...ids) => this.#json("POST", "/runs/cancel", { ids }),
+    };
+    this.sessions = {
+      list: (filter) => this.#json("GET", `/sessions${query(filter)}`),
+      get: (id) => this.#json("GET", `/sessions/${esc(id)}`),
+      create: (session) => this.#json("POST", "/sessions", session, once()),
+      send: (id, content, { role, idempotencyKey } = {}) => this.#json("POST", `/sessions/${esc(id)}/messages`, { role, content }, once(idempotencyKey)),
+    };
+    this.approvals = {
+      list: (filter) => this.#json("GET", `/approvals${query(filter)}`),
+      get: (id) => this.#json("GET", `/approvals/${esc(id)}`),
+      answer: (ids, answer) => this.#json("POST", "/approvals/answer", { ...answer, ids }),
     };
   }
 
@@ -39,6 +51,11 @@ export class Client {
     };
   }
 
+  /** chat returns a conversation with an agent: a session that there is, or one that the first message makes. */
+  chat(agent, options) {
+    return new Chat(this, agent, options);
+  }
+
   /** run starts a run and returns it at once. */
   run(agent, fn, input, options = {}) {
     const { session, key, idempotencyKey } = options;
@@ -55,27 +72,31 @@ export class Client {
 
   /** events follows a log from the event after options.after: of a run up to its end, of others for ever. None is missed or comes twice. */
   events(log, options) {
-    if (log.run) return this.#events(`/runs/${esc(log.run)}/events`, options, (ev) => ev.run === log.run && /^run\.(completed|failed|cancelled)$/.test(ev.kind));
+    if (log.run) return this.#events(`/runs/${esc(log.run)}/events`, options, (ev) => ev.run === log.run && over.test(ev.kind), async () => over.test(`run.${(await this.runs.get(log.run)).status}`));
     if (log.session) return this.#events(`/sessions/${esc(log.session)}/events`, options);
     if (log.key !== undefined) return this.#events(`/agents/${esc(log.agent)}/instances/${esc(log.key)}/events`, options);
     return this.#events(`/agents/${esc(log.agent)}/logs`, options);
   }
 
-  async *#events(path, options = {}, isLast = () => false) {
+  async *#events(path, options = {}, isLast = () => false, ended) {
     const { signal, follow = true, patience = 60_000 } = options;
     let after = options.after ?? 0, failures = 0, since = Date.now();
     for (;;) {
+      let heard = false;
       try {
         const res = await this.#send("GET", `${path}?follow=${follow}`, { headers: { Accept: "text/event-stream", "Last-Event-ID": String(after) }, signal });
         for await (const ev of messages(res.body)) {
           failures = 0;
           since = Date.now();
+          heard = true;
           if (ev.seq <= after) continue;
           after = ev.seq;
           yield ev;
           if (isLast(ev)) return;
         }
-        if (!follow || path.startsWith("/runs/")) return; // the log has no more
+        if (!follow) return;
+        // A run's log that ends before the run: the server stops. Without an event it may as well be that there are no more.
+        if (ended && !heard && await ended()) return;
       } catch (e) {
         if (signal?.aborted) throw cancelled();
         if (e instanceof SkepError && e.kind !== "unavailable" || Date.now() - since > patience) throw e;
@@ -121,6 +142,7 @@ export class Client {
 }
 
 const esc = encodeURIComponent;
+const over = /^run\.(completed|failed|cancelled)$/;
 
 const once = (key = globalThis.crypto?.randomUUID?.() ?? `${Date.now()}-${Math.random()}`) => ({ "Idempotency-Key": key });
 

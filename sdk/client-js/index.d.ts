@@ -150,6 +150,161 @@ export interface Instance {
   connect<State = unknown, A = Record<string, (...args: any[]) => any>>(options?: Partial<ConnectOptions>): Connection<State, A>;
 }
 
+export interface Session {
+  id: string;
+  agent: string;
+  key: string;
+  title?: string;
+  last_seq: number;
+  [more: string]: unknown;
+}
+
+/** A piece of a message to an agent. */
+export type MessagePart =
+  | { type: "text"; text: string }
+  | { type: "image" | "file"; mime?: string; data?: string; url?: string; file?: string; name?: string };
+
+/** Calls of tools that a person is asked about. */
+export interface Approval {
+  id: string;
+  run: string;
+  agent: string;
+  title?: string;
+  calls?: { tool: string; args: unknown; decision: { effect: string; reason: string; [more: string]: unknown }; undo?: boolean; [more: string]: unknown }[];
+  question?: { server: string; message: string; url?: string; schema?: unknown; [more: string]: unknown };
+  expires: string;
+  [more: string]: unknown;
+}
+
+export interface Answered {
+  id: string;
+  allow: boolean;
+  by: string;
+  reason?: string;
+}
+
+export interface ApprovalAnswer {
+  reason?: string;
+  /** What is allowed: this once, the same tools for the rest of the run, or what a pattern matches. */
+  scope?: "once" | "run" | "pattern";
+  pattern?: string;
+  count?: number;
+  content?: unknown;
+}
+
+/** A call of a tool, as it was judged and as it ended. */
+export interface ToolUse {
+  tool: string;
+  call?: number;
+  args?: unknown;
+  decision?: { verdict: string; effect: string; rule: string; reason: string; [more: string]: unknown };
+  bytes?: number;
+  error?: string;
+}
+
+/** Tokens. What was read from a cache, or written to one, is part of input, and reasoning of output. */
+export interface TokenUsage {
+  input: number;
+  output: number;
+  cache_read?: number;
+  cache_write?: number;
+  reasoning?: number;
+}
+
+/** What happens next in a conversation. seq is the number of the event that told it, id that of the model's answer. */
+export type ChatPart = { seq: number; run?: string } & (
+  | { type: "message"; role: string; content: unknown }
+  | { type: "start"; id: string; model?: string }
+  /** The server died in the middle, and the model is asked again: forget what was told under this id. */
+  | { type: "restart"; id: string; model?: string }
+  | { type: "text" | "reasoning" | "refusal"; id: string; index: number; text: string }
+  /** The model writes a call: its name comes with the first part, text is the next of the arguments, as JSON. */
+  | { type: "call"; id: string; index: number; text: string; name?: string; call?: string }
+  | { type: "answer"; id: string; model?: string; stop?: string; usage?: TokenUsage; error?: string }
+  | { type: "tool" | "returned"; tool: ToolUse }
+  | { type: "approval"; approval: Approval }
+  | { type: "answered"; answered: Answered }
+  /** An event of the agent's own. */
+  | { type: "event"; name: string; data?: unknown }
+  | { type: "done"; status: "completed"; output: unknown; error?: undefined }
+  | { type: "done"; status: "failed" | "cancelled"; error: SkepError; output?: undefined }
+);
+
+/** A piece of a message in a Transcript. of is the answer that it belongs to. */
+export type TranscriptPart =
+  | MessagePart
+  | { type: "text" | "reasoning" | "refusal"; of?: string; index?: number; text: string }
+  | { type: "call"; of: string; index: number; text: string; name?: string; call?: string }
+  | { type: "tool"; tool: ToolUse; returned?: ToolUse }
+  | { type: "approval"; approval: Approval; answered?: Answered }
+  | { type: "error"; of: string; text: string };
+
+export interface TranscriptMessage {
+  role: "user" | "assistant";
+  run?: string;
+  parts: TranscriptPart[];
+  /** Nothing more will come. */
+  done: boolean;
+  model?: string;
+  stop?: string;
+  usage?: TokenUsage;
+  error?: SkepError;
+}
+
+/** Makes what happens in a conversation of the events of its log. It takes each event once, and text once. */
+export class ChatFold {
+  add(event: Event<any>): ChatPart[];
+}
+
+/** Makes the messages of a conversation of the events of its log. */
+export class Transcript {
+  readonly messages: TranscriptMessage[];
+  /** The number of the newest event. */
+  readonly seen: number;
+  /** Takes an event, and returns whether it has changed the messages. */
+  add(event: Event<any>): boolean;
+}
+
+export interface FollowOptions {
+  /** Milliseconds for which a server that cannot be reached is tried again; 60000 unless given. */
+  patience?: number;
+  signal?: AbortSignal;
+}
+
+/** What comes of a message: parts, up to the end of the run. A connection that breaks loses and doubles nothing. */
+export interface Turn extends AsyncIterable<ChatPart> {
+  readonly run: Promise<Run>;
+  /** Waits for the end and returns the answer's text. Throws what the run failed with. */
+  text(): Promise<string>;
+}
+
+export class Chat {
+  constructor(client: Client, agent: string, options?: ChatOptions);
+  readonly agent: string;
+  /** Its id, once there is a session. */
+  readonly session: string | undefined;
+  /** Makes the session, if there is none yet, and returns its id. The first message does it, too. */
+  open(): Promise<string>;
+  /** Sends a message at once. */
+  send(content: string | MessagePart[], options?: FollowOptions & { idempotencyKey?: string }): Turn;
+  /** Ends the answer to the newest message that was sent here. */
+  cancel(): Promise<void>;
+  /** Allows or refuses what an approval asks. */
+  answer(approval: string | Approval, allow: boolean, more?: ApprovalAnswer): Promise<unknown>;
+  /** What was said so far. */
+  messages(options?: { signal?: AbortSignal }): Promise<TranscriptMessage[]>;
+  /** Yields the messages, at first and whenever they change, whoever sends them. It is the same array each time. */
+  watch(options?: FollowOptions): AsyncGenerator<TranscriptMessage[], void, void>;
+}
+
+export interface ChatOptions {
+  /** A session to go on with; else the first message makes one. */
+  session?: string;
+  /** Of the instance that a new session is with; "default" unless given. */
+  key?: string;
+  title?: string;
+}
+
 export class Client {
   constructor(options: Server & { fetch?: typeof fetch; WebSocket?: unknown });
   agents: {
@@ -164,6 +319,21 @@ export class Client {
     get(id: string): Promise<Run>;
     cancel(...ids: string[]): Promise<unknown>;
   };
+  sessions: {
+    list(filter?: { agent?: string; after?: string; limit?: number }): Promise<List<Session>>;
+    get(id: string): Promise<Session>;
+    create(session: { agent: string; key?: string; title?: string }): Promise<Session>;
+    /** Sends a message, which starts a run. */
+    send(id: string, content: unknown, options?: { role?: string; idempotencyKey?: string }): Promise<Run>;
+  };
+  approvals: {
+    list(filter?: { run?: string; agent?: string; after?: string; limit?: number }): Promise<List<Approval>>;
+    get(id: string): Promise<Approval>;
+    /** Answers questions of one run, all or none. */
+    answer(ids: string[], answer: ApprovalAnswer & { allow: boolean }): Promise<unknown>;
+  };
+  /** A conversation with an agent: a session that there is, or one that the first message makes. */
+  chat(agent: string, options?: ChatOptions): Chat;
   /** Runs a function of an agent in a fresh cell. JSON comes back as a value, text as a string, else bytes. */
   call<T = unknown>(agent: string, fn: string, input?: unknown, options?: CallOptions): Promise<T>;
   instance(agent: string, key?: string): Instance;

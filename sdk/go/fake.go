@@ -43,6 +43,10 @@ type Fake struct {
 	Tools   map[string]FakeTool
 	Approve func(abi.ToolChange) bool
 
+	// Model answers models; nil refuses them. What it answers comes in pieces to code that reads a stream. Models are the names that are listed.
+	Model  func(ModelAsk) (*ModelAnswer, error)
+	Models []string
+
 	Files  map[string]FakeFile          // of the session, by path. It is replaced when a file is written
 	Skills map[string]map[string]string // by name and path: texts
 
@@ -59,6 +63,7 @@ type Fake struct {
 
 	ToolCalls []abi.ToolCall   // that were made
 	Changes   []abi.ToolChange // that were approved
+	ModelAsks []ModelAsk       // that models were asked
 
 	input    []byte
 	state    fakeKV // of the agent
@@ -66,6 +71,7 @@ type Fake struct {
 	events   map[string][]abi.Raw // that were delivered and are not read
 	seeds    uint64               // drawn by the call
 	approved []abi.ToolCall       // by a change, and not made yet
+	streams  fakeStreams
 	journal  journal
 }
 
@@ -192,8 +198,11 @@ func (f *Fake) answer(name string, in []byte) (abi.Status, []byte) {
 	case abi.CallHTTP:
 		return f.fetch(in)
 	}
-	if family, _, _ := strings.Cut(name, "."); family == "tool" || family == "file" || family == "skill" {
+	switch family, _, _ := strings.Cut(name, "."); family {
+	case "tool", "file", "skill":
 		return f.tool(name, in)
+	case "model":
+		return f.model(name, in)
 	}
 	return f.durable(name, in)
 }

@@ -52,6 +52,8 @@ func (f *Fake) tool(name string, in []byte) (abi.Status, []byte) {
 		}))
 	case abi.CallFileList:
 		return answerOf(called(in, f.listFiles))
+	case abi.CallInstructions:
+		return answerOf(called(in, f.instructions))
 	case abi.CallSkillList:
 		var list abi.Skills
 		for _, name := range slices.Sorted(maps.Keys(f.Skills)) {
@@ -77,7 +79,7 @@ func (f *Fake) callTool(c abi.ToolCall) (abi.ToolResult, error) {
 		return abi.ToolResult{}, &CallError{Kind: "denied", Message: "tool " + c.Tool + " was not granted: give it to Fake.Tools"}
 	}
 	same := func(a abi.ToolCall) bool {
-		return a.Tool == c.Tool && string(cmp.Or(string(a.Args), "{}")) == string(c.Args)
+		return a.Tool == c.Tool && a.Undo == c.Undo && string(cmp.Or(string(a.Args), "{}")) == string(c.Args)
 	}
 	if i := slices.IndexFunc(f.approved, same); i >= 0 {
 		f.approved = slices.Delete(slices.Clone(f.approved), i, i+1)
@@ -138,6 +140,25 @@ func (f *Fake) listFiles(l abi.FileList) (abi.Files, error) {
 		}
 	}
 	return list, nil
+}
+
+// instructions are those of the session's files alone: a fake has no package.
+func (f *Fake) instructions(q abi.InstructionsOf) (abi.Instructions, error) {
+	var all abi.Instructions
+	dir := ""
+	for _, part := range append([]string{""}, strings.Split(strings.Trim(q.Path, "/"), "/")...) {
+		if part != "" {
+			dir += part + "/"
+		} else if dir != "" || len(all.Files) > 0 {
+			continue
+		}
+		path := dir + "AGENTS.md"
+		if file, is := f.Files[path]; is {
+			all.Files = append(all.Files, abi.InstructionFile{Path: path, From: "session", Size: int64(len(file.Body))})
+			all.Text += "<instructions from=\"session\" file=\"" + path + "\">\n" + strings.TrimSpace(string(file.Body)) + "\n</instructions>\n"
+		}
+	}
+	return all, nil
 }
 
 func (f *Fake) loadSkill(l abi.SkillLoad) (abi.SkillText, error) {

@@ -55,6 +55,17 @@ func ListFiles(prefix string) ([]FileInfo, error) {
 	}
 }
 
+// Instructions are what the AGENTS.md of the agent's package and of the session's files say of a path.
+type Instructions = abi.Instructions
+
+// ReadInstructions returns those for a file or a folder of the session, the root when path is empty. The nearest file is last, and wins where they differ. They are
+// input like any file: they grant nothing.
+func ReadInstructions(path string) (Instructions, error) {
+	var all Instructions
+	err := ask(abi.CallInstructions, abi.InstructionsOf{Path: path}, &all)
+	return all, err
+}
+
 // SkillInfo is the name of a skill and what it is for.
 type SkillInfo = abi.SkillInfo
 

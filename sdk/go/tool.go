@@ -38,12 +38,7 @@ func toolError(tool string, err error) error {
 // takes, elsewhere it is refused. Errors of tools are of type *ToolError.
 func CallTool(name string, args, out any) error {
 	c := &ToolCall{Tool: name, Args: args, Out: out}
-	in, err := c.encode()
-	if err != nil {
-		return err
-	}
-	b, err := reply(hostCall(abi.CallTool, in))
-	return c.took(b, err)
+	return c.make(false)
 }
 
 // ToolCall is one call of a tool, in a BatchTools or a ChangeTools.
@@ -53,8 +48,10 @@ type ToolCall struct {
 	Out  any // as for CallTool
 	Err  error
 
-	// Undo takes the call back, after it worked and a later one of the same ChangeTools failed. nil means that it stays done.
-	Undo func() error
+	// What takes the call back, after it worked and a later one of the same ChangeTools failed: UndoBy, a call that is approved with it, or else
+	// Undo. Without either it stays done.
+	UndoBy *ToolCall
+	Undo   func() error
 }
 
 func (c *ToolCall) wire() (abi.ToolCall, error) {
@@ -126,7 +123,7 @@ func BatchTools(calls ...*ToolCall) error {
 }
 
 // ChangeTools asks for calls to be approved as a whole, under a title that whoever approves them reads, and makes them in their order. When
-// one fails, those before it are taken back, the latest first, by their Undo; the error says which were. Errors are of type *ToolError,
+// one fails, those before it are taken back, the latest first, by their UndoBy or Undo; the error says which were. Errors are of type *ToolError,
 // of kind "denied" and without a tool when the change was refused.
 func ChangeTools(title string, calls ...*ToolCall) error {
 	change := abi.ToolChange{Title: title}
@@ -136,6 +133,13 @@ func ChangeTools(title string, calls ...*ToolCall) error {
 			return err
 		}
 		change.Calls = append(change.Calls, w)
+		if c.UndoBy != nil {
+			if w, err = c.UndoBy.wire(); err != nil {
+				return err
+			}
+			w.Undo = true
+			change.Calls = append(change.Calls, w)
+		}
 	}
 	if err := ask(abi.CallToolChange, change, nil); err != nil {
 		tool := ""
@@ -145,16 +149,34 @@ func ChangeTools(title string, calls ...*ToolCall) error {
 		return toolError(tool, err)
 	}
 	for i, c := range calls {
-		in, err := json.Marshal(change.Calls[i])
-		if err != nil {
-			return err
-		}
-		b, err := reply(hostCall(abi.CallTool, in))
-		if c.Err = c.took(b, err); c.Err != nil {
+		if c.Err = c.make(false); c.Err != nil {
 			return takeBack(calls, i)
 		}
 	}
 	return nil
+}
+
+// make makes the call, also as one that takes another back.
+func (c *ToolCall) make(undo bool) error {
+	w, err := c.wire()
+	if err != nil {
+		return err
+	}
+	w.Undo = undo
+	in, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	b, err := reply(hostCall(abi.CallTool, in))
+	return c.took(b, err)
+}
+
+// takesBack returns what takes the call back, or nil.
+func (c *ToolCall) takesBack() func() error {
+	if c.UndoBy != nil {
+		return func() error { return c.UndoBy.make(true) }
+	}
+	return c.Undo
 }
 
 // takeBack undoes the calls before the one that failed, and returns the error that says so.
@@ -167,8 +189,8 @@ func takeBack(calls []*ToolCall, failed int) error {
 	for i := failed - 1; i >= 0; i-- {
 		c := calls[i]
 		why := "it has no undo"
-		if c.Undo != nil {
-			err := c.Undo()
+		if back := c.takesBack(); back != nil {
+			err := back()
 			if err == nil {
 				message += fmt.Sprintf("; call %d, %s, was undone", i+1, c.Tool)
 				continue

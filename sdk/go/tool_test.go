@@ -130,6 +130,49 @@ func TestChangeTools(t *testing.T) {
 	}
 }
 
+// TestUndoBy makes a call that takes another back without a further question.
+func TestUndoBy(t *testing.T) {
+	host, asked := box(), 0
+	host.Approve = func(c abi.ToolChange) bool {
+		asked++
+		return true
+	}
+	err := in(t, host, func() error {
+		err := ChangeTools("Fails", &ToolCall{Tool: "fs.write", Args: args{"path": "1"}, UndoBy: &ToolCall{Tool: "fs.delete", Args: args{"path": "1"}}},
+			&ToolCall{Tool: "fs.read", Args: args{"path": "none"}})
+		if err == nil || !strings.HasSuffix(err.Error(), "call 1, fs.write, was undone") {
+			t.Error(err)
+		}
+		return CallTool("fs.delete", args{"path": "1"}, nil) // is another matter
+	})
+	if err != nil || asked != 2 {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+	var got []string
+	for _, c := range append(host.Changes[0].Calls, host.ToolCalls...) {
+		got = append(got, fmt.Sprintf("%s%s %v", c.Tool, c.Args, c.Undo))
+	}
+	write, undo, read := `fs.write{"path":"1"} false`, `fs.delete{"path":"1"} true`, `fs.read{"path":"none"} false`
+	if want := []string{write, undo, read, write, read, undo, `fs.delete{"path":"1"} false`}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestInstructions(t *testing.T) {
+	host := &Fake{Files: map[string]FakeFile{"AGENTS.md": {"text/markdown", []byte("Be brief.")}, "src/AGENTS.md": {"text/markdown", []byte("Use tabs.")}, "docs/AGENTS.md": {}}}
+	if err := in(t, host, func() error {
+		for path, want := range map[string]int{"": 1, "src": 2, "src/a/b.go": 2, "lib/c.go": 1} {
+			got, err := ReadInstructions(path)
+			if err != nil || len(got.Files) != want || got.Files[0].Path != "AGENTS.md" || !strings.HasPrefix(got.Text, "<instructions from=\"session\" file=\"AGENTS.md\">\nBe brief.") {
+				t.Errorf("%q: %+v, %v", path, got, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFilesAndSkills(t *testing.T) {
 	host := &Fake{Files: map[string]FakeFile{"artifacts/r/1.txt": {"text/plain", []byte("long")}}, Skills: map[string]map[string]string{"pdf": {"SKILL.md": "use it", "b.md": "b"}}}
 	err := in(t, host, func() error {

@@ -8,10 +8,16 @@
 import type {
   BroadcastOptions, Connection, Durable, Duration, OneWay, Schedule, ScheduleOptions, SQL, Step, Storage, When,
 } from "./durable.js";
+import type { ChatCall, ChatContent, ChatFunction, ChatHistory } from "./chat.js";
+import type { ModelAnswer, ModelAsk, Models } from "./model.js";
 import type { Files, Skills, Tools } from "./tools.js";
 
+export type * from "./chat.js";
 export type * from "./durable.js";
+export type * from "./model.js";
 export type * from "./tools.js";
+
+export {}; // nothing but what says so
 
 declare global {
   interface RequestInit {
@@ -53,6 +59,8 @@ export interface Context<C extends object = Config, S = any> extends Durable<S> 
   readonly files: Files;
   /** Skills that were granted. */
   readonly skills: Skills;
+  /** Models that were granted. */
+  readonly model: Models;
   /** Lets the call go on until the promise settles, after its result has been sent. */
   waitUntil(promise: Promise<unknown>): void;
 }
@@ -91,32 +99,12 @@ export type Remote<T> = {
     : never;
 };
 
-/**
- * The base class of an agent with a default export. Every public method that is not a handler can be called by its name.
- *
- * ```ts
- * import { Agent, type Message } from "skep";
- *
- * export default class Greeter extends Agent {
- *   greet(input: { name: string }) {
- *     return { text: `Hello, ${input.name}!` };
- *   }
- *   async onMessage(message: Message<string>) {
- *     this.emit("thinking");
- *     return `You said: ${message.content}`;
- *   }
- * }
- * ```
- *
- * A method gets the call's input and, after it, a {@link Context} with the same members as `this`. A fresh object is made for
- * every call: what a method leaves in `this` or in a module's variables is gone with the call.
- */
+/** What {@link Agent} and {@link ChatAgent} have in common. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
-export class Agent<C extends object = Config, S = any> implements Context<C, S> {
+declare class AgentBase<C extends object = Config, S = any> {
   readonly config: C;
   readonly kv: KV;
   readonly log: Log;
-  readonly tools: Tools;
   readonly files: Files;
   readonly skills: Skills;
   emit(name: string, data?: unknown): void;
@@ -184,6 +172,91 @@ export class Agent<C extends object = Config, S = any> implements Context<C, S> 
   onSocketMessage?(connection: Connection, data: string | Uint8Array, ctx: Context<C, S>): unknown;
   /** A connection has closed. 1005 means that no code was given. Nothing can be sent on it any more. */
   onClose?(connection: Connection, code: number, reason: string, ctx: Context<C, S>): unknown;
+}
+
+/**
+ * The base class of an agent with a default export. Every public method that is not a handler can be called by its name.
+ *
+ * ```ts
+ * import { Agent, type Message } from "skep";
+ *
+ * export default class Greeter extends Agent {
+ *   greet(input: { name: string }) {
+ *     return { text: `Hello, ${input.name}!` };
+ *   }
+ *   async onMessage(message: Message<string>) {
+ *     this.emit("thinking");
+ *     return `You said: ${message.content}`;
+ *   }
+ * }
+ * ```
+ *
+ * A method gets the call's input and, after it, a {@link Context} with the same members as `this`. A fresh object is made for
+ * every call: what a method leaves in `this` or in a module's variables is gone with the call.
+ */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export class Agent<C extends object = Config, S = any> extends AgentBase<C, S> implements Context<C, S> {
+  readonly tools: Tools;
+  readonly model: Models;
+}
+
+/**
+ * An agent that chats: it answers each message of a session by a model, which may call tools, and keeps what was said.
+ *
+ * ```ts
+ * import { ChatAgent } from "skep";
+ *
+ * export default class Assistant extends ChatAgent {
+ *   model = "@main";
+ *   instructions = "You help with notes.";
+ *   tools = ["notes.*"];
+ * }
+ * ```
+ *
+ * Each session has a history of its own, in the instance's storage. What the model says is written into the session's log while it comes. Calls of tools go by
+ * grants and policy: one that a person has to approve holds the run. `tools` and `model` are settings here; the functions of these names are what
+ * `import { model, tools } from "skep"` brings.
+ */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export class ChatAgent<C extends object = Config, S = any> extends AgentBase<C, S> {
+  /** The model that answers: `"@main"` unless set. */
+  model: string;
+  /** What the model shall keep to. What `AGENTS.md` of the package and of the session say comes after it. */
+  instructions: string | (() => string | Promise<string>);
+  /** Which tools the model may call, of those that were granted: names, or `"SERVER.*"`. None unless set. */
+  tools: readonly string[];
+  /**
+   * Whether the model writes code that calls {@link tools}, and is told of `execute`, `search` and `describe` in place of them all. Each script is a run of its
+   * own, for which the policy and approvals hold as for others.
+   */
+  code: boolean;
+  /** Functions of the agent's own that the model may call. */
+  static functions?: Readonly<Record<string, ChatFunction>>;
+  /** The same, for functions that depend on the call. */
+  functions?: Readonly<Record<string, ChatFunction>> | (() => Readonly<Record<string, ChatFunction>> | Promise<Readonly<Record<string, ChatFunction>>>);
+  /** How often the model is asked to answer one message: 20 unless set. The last time it may call no tools. */
+  maxSteps: number;
+  /** How many tokens the model takes: 100,000 unless set. */
+  contextTokens: number;
+  /** From when on the older part of the conversation is summed up: a share of `contextTokens`, 0.8 unless set, or tokens when it is above 1. */
+  compactAt: number;
+  /** The model that sums up, if it was granted: `"@summarizer"` unless set. Else `model` does. */
+  summarizer: string;
+  /** How many characters of a tool's result the model is told: 16,000 unless set. */
+  maxResult: number;
+  /** What else the model is asked with, such as `{ temperature: 0, reasoning: "low" }`. */
+  options: Omit<ModelAsk, "model" | "system" | "messages" | "prompt" | "tools" | "choice" | "show">;
+
+  /** Answers a message. */
+  onMessage(message: Message<ChatContent>): Promise<string | undefined>;
+  /** Returns what was said in a session, that of the call unless it is named, from message `after` on. Clients may call it. */
+  history(options?: { session?: string; after?: number; limit?: number }): Promise<ChatHistory>;
+  /** Is told of the answer that ends a turn. A text that it returns is the reply instead. */
+  onReply?(answer: ModelAnswer): unknown;
+  /** Is asked before a call is made. What it returns, unless that is `undefined`, is the result instead; what it throws is told to the model. */
+  onToolCall?(call: ChatCall): unknown;
+  /** Returns the reply when the model could not answer. Throwing fails the run. The session can go on either way. */
+  onError(error: unknown): string | Promise<string>;
 }
 
 /** The shape of a default export that is an object instead of a class. It has the members of {@link Context} as `this`. */
@@ -302,6 +375,8 @@ export const tools: Tools;
 export const files: Files;
 /** Skills that were granted. See {@link Skills}. */
 export const skills: Skills;
+/** Models that were granted. See {@link Models}. */
+export const model: Models;
 
 /** Keys of an instance's own, and SQL. See {@link Durable.storage}. */
 export const storage: Storage;

@@ -1,5 +1,8 @@
 // Outside Skep this module stands in for the built-in one: with a FakeHost from "skep/testing" it works, without one it says so.
 
+import { chatAgent } from "./chat.js";
+import { makeModel } from "./model.js";
+
 let host;
 
 // setHost is for testing.js; undefined takes the host away again.
@@ -84,8 +87,10 @@ const ofTools = passedOn("tools", ["call", "search", "list", "describe", "change
 export const tools = reader("tools", (server) =>
   Object.hasOwn(ofTools, server) ? ofTools[server] : reader(`tools.${server}`, (method) => (args) => ofTools.call(`${server}.${method}`, args)),
 );
-export const files = Object.freeze(passedOn("files", ["read", "write", "list"]));
+export const files = Object.freeze(passedOn("files", ["read", "write", "list", "instructions"]));
 export const skills = Object.freeze(passedOn("skills", ["list", "load"]));
+
+export const model = makeModel((what, name, make, read = (out) => out) => need(`${what}()`).models.ask(name, make()).then(read));
 
 export function log(...values) {
   console.log(...values);
@@ -171,7 +176,7 @@ const functions = {
   getAlarm, deleteAlarm, sleep, sleepUntil, waitForEvent, connections, broadcast, waitUntil,
   setState: (next) => need("setState()").instance.setState(next),
 };
-const values = { config, kv, log, storage, sql, step, tools, files, skills };
+const values = { config, kv, log, storage, sql, step, tools, files, skills, model };
 const ids = Object.fromEntries(["key", "name", "runId", "sessionId", "state"].map((name) => [name, () => need(name).instance[name]]));
 
 // context is what a call is given besides its input; Agent has the same members.
@@ -193,3 +198,8 @@ for (const [name, get] of [...Object.entries(ids), ...Object.entries(values).map
     configurable: true,
   });
 }
+
+export const ChatAgent = chatAgent(Agent, {
+  model, tools,
+  runCode: async (code, names) => need("execute").runCode(code, names),
+});

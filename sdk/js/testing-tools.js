@@ -98,9 +98,9 @@ export class FakeTools {
   }
 
   #tools() {
-    const found = ({ server, limit = Infinity } = {}, wanted = () => true) => {
+    const found = ({ server, limit = Infinity, schemas } = {}, wanted = () => true) => {
       const all = Object.entries(this.#all)
-        .map(([name, fn]) => ({ name, path: pathOf(name), effect: fn.effect ?? "unclassified", ...(fn.description && { description: fn.description }) }))
+        .map(([name, fn]) => ({ name, path: pathOf(name), effect: fn.effect ?? "unclassified", ...(fn.description && { description: fn.description }), ...(schemas && { schema: fn.schema ?? { type: "object" } }) }))
         .filter((t) => (server === undefined || t.name.startsWith(`${server}.`)) && wanted(t));
       return Object.defineProperty(all.slice(0, limit), "more", { value: Math.max(0, all.length - limit) });
     };
@@ -186,6 +186,12 @@ export class FakeTools {
         const p = path("files.write", file);
         this.kept.set(p, kept);
         return info(p, kept);
+      },
+      instructions: async (where = "") => {
+        const folders = where.split("/").filter((part) => part !== "").map((_, i, all) => `${all.slice(0, i + 1).join("/")}/`);
+        const found = ["", ...folders].map((folder) => `${folder}AGENTS.md`).filter((p) => this.kept.has(p));
+        const text = (p) => `<instructions from="session" file="${p}">\n${new TextDecoder().decode(this.kept.get(p).body).trim()}\n</instructions>\n`;
+        return { text: found.map(text).join(""), files: found.map((p) => ({ path: p, from: "session", size: this.kept.get(p).body.length })) };
       },
       list: async (prefix = "") => [...this.kept].filter(([p]) => p.startsWith(prefix)).sort(([a], [b]) => (a < b ? -1 : 1)).map(([p, f]) => info(p, f)),
     };

@@ -1,4 +1,4 @@
-import type { AnyAgent, Duration, KV, SQLValue, ToolArguments } from "./index.js";
+import type { AnyAgent, Duration, KV, ModelMessage, ModelTool, SQLValue, ToolArguments } from "./index.js";
 
 /**
  * A double of Skep: it calls an agent's functions in this process and records what they did. It is one instance of the agent, whose
@@ -38,6 +38,13 @@ export class FakeHost {
     files?: Record<string, string | Uint8Array>;
     /** Skills that it may load, by name: the text of `SKILL.md`, or texts by path. */
     skills?: Record<string, string | Record<string, string>>;
+    /**
+     * What models answer: a list of replies, one after the other, or a function of what they are asked. A reply is a text, or an object; an
+     * error is thrown. Without it every model is refused, as it is where nothing is granted.
+     */
+    /** What comes of a script that an agent with `code` has run. */
+    code?: (text: string, tools: readonly string[]) => unknown;
+    models?: readonly FakeReply[] | ((ask: FakeAsk) => FakeReply | Promise<FakeReply>);
     /** What the clock shows at first: 1 January 2026 unless given. */
     now?: Date | number;
   });
@@ -56,6 +63,8 @@ export class FakeHost {
   readonly sent: { agent: string; key?: string; method: string; input?: unknown }[];
   /** The calls of tools that were made, oldest first, without those that were refused. */
   readonly toolCalls: { tool: string; args: ToolArguments }[];
+  /** What models were asked, oldest first. */
+  readonly modelCalls: FakeAsk[];
   /** The changes that were approved, oldest first. */
   readonly changes: { title: string; calls: { tool: string; args: ToolArguments }[] }[];
   /** Files of the session, by path. */
@@ -83,6 +92,33 @@ export class FakeHost {
     agent: unknown,
     options?: { id?: string; url?: string; headers?: Record<string, string>; tags?: string[] },
   ): Promise<FakeConnection>;
+}
+
+/** What a model of a test says. */
+export type FakeReply =
+  | string
+  | Error
+  | {
+      text?: string;
+      reasoning?: string;
+      refusal?: string;
+      /** Calls of tools that it asks for. */
+      calls?: { name: string; args?: ToolArguments; id?: string }[];
+      stop?: "end" | "length" | "tool" | "filter" | "pause" | "unknown";
+      usage?: { input?: number; output?: number };
+    };
+
+/** What a model of a test is asked, as it is sent. */
+export interface FakeAsk {
+  model: string;
+  system?: string;
+  messages: ModelMessage[];
+  tools?: (ModelTool & { name: string })[];
+  choice?: string;
+  max_tokens?: number;
+  show?: string;
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  [field: string]: any;
 }
 
 /** A client's end of a connection. */

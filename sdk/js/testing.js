@@ -5,6 +5,7 @@ import { SkepError, context, setHost } from "./index.js";
 import { FakeClock } from "./testing-clock.js";
 import { FakeInstance } from "./testing-instance.js";
 import { FakeKV } from "./testing-kv.js";
+import { FakeModels } from "./testing-models.js";
 import { Steps, duration } from "./testing-steps.js";
 import { FakeTools } from "./testing-tools.js";
 
@@ -25,13 +26,18 @@ export class FakeHost {
   #outside;
   #runs = 0;
 
-  constructor({ config = {}, agents = {}, state = {}, fetch, key = "test", name = "agent", storage, shared, sql, tools, files, skills, approve, now = Date.UTC(2026, 0, 1) } = {}) {
+  constructor({ config = {}, agents = {}, state = {}, fetch, key = "test", name = "agent", storage, shared, sql, tools, files, skills, approve, models, code, now = Date.UTC(2026, 0, 1) } = {}) {
     this.config = config;
     this.agents = agents;
     this.answer = fetch;
     this.kv = new FakeKV(state);
     this.instance = new FakeInstance(this, { key, name, storage, state: shared, sql });
     this.tools = new FakeTools({ tools, files, skills, approve }, (promise) => this.waiting.push(promise));
+    this.models = new FakeModels(models);
+    this.runCode = (text, names) => {
+      if (code === undefined) throw new TypeError("the model asked for a script to be run: say what comes of it, as in new FakeHost({ code: (text, tools) => value })");
+      return code(text, names);
+    };
     this.clock = new FakeClock(new Date(now).getTime());
     this.events = [];
     this.steps = [];
@@ -45,6 +51,7 @@ export class FakeHost {
   get frame() { return calls.getStore(); }
   get shared() { return this.instance.shared.value; }
   get toolCalls() { return this.tools.made; }
+  get modelCalls() { return this.models.asked; }
   get changes() { return this.tools.changed; }
   get files() { return this.tools.kept; }
 

@@ -59,6 +59,8 @@ export interface ToolFilter {
   server?: string;
   effect?: "read" | "modify" | "modify_execute" | "execute";
   limit?: number;
+  /** With the schemas of their arguments, and descriptions whole. */
+  schemas?: boolean;
 }
 
 /** Tools; `more` counts those that there are besides. */
@@ -71,9 +73,14 @@ export interface ToolInfo {
   effect: string;
   /** Its first sentence. */
   description?: string;
+  /** JSON Schema of its arguments, where it was asked for. */
+  schema?: object;
 }
 
-/** A call of a change. `undo` takes it back: another call, or a function of what it returned. */
+/**
+ * A call of a change. `undo` takes it back: another call, which is shown to whoever approves the change and approved with it, or a function of what
+ * it returned, whose calls are judged when they are made.
+ */
 export interface ToolChange {
   tool: string;
   args?: ToolArguments;
@@ -116,6 +123,11 @@ export interface Files {
   write(file: FileRef, data: unknown, options?: { type?: string }): Promise<FileInfo>;
   /** Lists the files whose paths begin so, in the order of their paths. */
   list(prefix?: string): Promise<FileInfo[]>;
+  /**
+   * What `AGENTS.md` of the agent's package and of the session's files say of a path, the root unless given. `text` is for a model: each file
+   * is marked with where it is from, the nearest last, which wins. They are input, like any file: they grant nothing.
+   */
+  instructions(path?: string): Promise<{ text: string; files: { path: string; from: "package" | "session"; size: number; cut?: boolean }[] }>;
 }
 
 /** Folders of instructions that were granted. */

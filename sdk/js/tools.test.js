@@ -80,6 +80,14 @@ test("tools are found", async () => {
   assert.deepEqual(await host.call(agent, "f"), [["fs.read-file"], 1, 'tools.fs["read-file"](args: object): Promise<any>;\ntools.fs.write(args: object): Promise<any>;\ntools.fs.delete(args: object): Promise<any>;\n']);
 });
 
+test("instructions", async () => {
+  const host = new FakeHost({ files: { "AGENTS.md": "Be brief.", "src/AGENTS.md": "Use tabs.", "docs/AGENTS.md": "Use words." } });
+  const got = await host.call({ f: () => files.instructions("src/a.ts") }, "f");
+  assert.deepEqual(got.files.map((f) => f.path), ["AGENTS.md", "src/AGENTS.md"]);
+  assert.match(got.text, /Be brief\.[^]*file="src\/AGENTS.md">\nUse tabs\./);
+  assert.deepEqual((await host.call({ f: () => files.instructions() }, "f")).files.length, 1);
+});
+
 test("files and skills", async () => {
   const host = new FakeHost({ files: { "a.json": '{"n":1}' }, skills: { pdf: "---\ndescription: Reads PDF\n---\nUse it.", more: { "SKILL.md": "x", "extra.md": "y" } } });
   const agent = {

@@ -1,6 +1,6 @@
 """What an agent in Python asks of its host. The server has this module built in; this file is for editors."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -42,13 +42,13 @@ class ToolError(CallError):
     def __init__(self, tool: str, kind: str, message: str, limit: str = "", hint: str = "") -> None: ...
 
 class ToolCall(Call):
-    """A call of a tool that has not been made yet: await it, or give it to batch, gather or change_tools. undo, a function of what it
-    returned, takes it back when a later call of the same change fails."""
+    """A call of a tool that has not been made yet: await it, or give it to batch, gather or change_tools. undo takes it back when a later
+    call of the same change fails: another ToolCall, which is approved with it, or a function of what it returned."""
 
     tool: str
     args: Mapping[str, Any]
 
-    def __init__(self, tool: str, args: dict[str, Any] | None = None, *, undo: Callable[[Any], Any] | None = None) -> None: ...
+    def __init__(self, tool: str, args: dict[str, Any] | None = None, *, undo: ToolCall | Callable[[Any], Any] | None = None) -> None: ...
 
 class _Server:
     def __getattr__(self, method: str) -> Callable[..., Any]: ...
@@ -81,6 +81,56 @@ def search_tools(words: str, *, server: str = "", effect: str = "", limit: int =
 def describe_tools(*names: str, level: str = "compact") -> str:
     """Declares tools in TypeScript: names, or SERVER.*. level is "names", "signatures", "compact" or "full"."""
 
+class Answer:
+    """What a model has said. It can stand among the messages of the next question as it is."""
+
+    value: dict[str, Any]
+    id: str
+    model: str
+    stop: str
+    """Why the model stopped: "end", "length", "tool", "filter", "pause" or "unknown"."""
+    content: list[dict[str, Any]]
+    usage: dict[str, int]
+    """Tokens: input and output, and cache_read, cache_write and reasoning where they are known."""
+
+    def __init__(self, value: dict[str, Any]) -> None: ...
+    @property
+    def text(self) -> str:
+        """All of its text, one part after the other."""
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls of tools that it asks for: dicts with id, name and args."""
+    @property
+    def message(self) -> dict[str, Any]:
+        """The message that it is in what follows."""
+
+class Stream:
+    """An answer that comes in pieces: iterate over it, and what was said is in answer then. A piece is a dict with index, which counts the parts of the
+    answer, type ("text", "reasoning", "tool-call" or "refusal") and text; the first one of a call has id and name, too, and its text is of the arguments, as
+    JSON. To leave a with statement gives the rest up."""
+
+    answer: Answer | None
+
+    def __iter__(self) -> Stream: ...
+    def __next__(self) -> dict[str, Any]: ...
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, *_: object) -> None: ...
+    def close(self) -> None: ...
+
+def generate(ask: str | Sequence[Answer | Mapping[str, Any]] | Mapping[str, Any], /, **more: Any) -> Answer:
+    """Asks a model, as the app's operators have set them up, and returns its answer when it is whole. Which models an agent may ask is a grant. ask is a
+    text, a list of messages, or a dict with messages. Further arguments: model (a route such as "@main", which it is unless given, or "PROVIDER/MODEL"),
+    system, tools, choice, max_tokens, temperature, top_p, stop, reasoning, format, user, cache and show. Raises a CallError."""
+
+def stream(ask: str | Sequence[Answer | Mapping[str, Any]] | Mapping[str, Any], /, **more: Any) -> Stream:
+    """Asks a model whose answer is read while it comes. See generate."""
+
+def list_models() -> list[dict[str, Any]]:
+    """Lists the routes and models that the agent may ask, as dicts with name and description."""
+
+def tool_result(call: Mapping[str, Any], value: Any, *, failed: bool = False) -> dict[str, Any]:
+    """The part of a user's message that answers a call of a model. What is no str is written as JSON."""
+
 def read_file(file: str | Mapping[str, Any]) -> bytes:
     """Reads a file of the session whole. file is its path, or a handle as tools return it."""
 
@@ -89,6 +139,9 @@ def write_file(file: str | Mapping[str, Any], data: Any, type: str | None = None
 
 def list_files(prefix: str = "") -> list[dict[str, Any]]:
     """Lists the files of the session whose paths begin so, as dicts with path, type and size."""
+
+def read_instructions(path: str = "") -> dict[str, Any]:
+    """What AGENTS.md of the agent's package and of the session's files say of a path, as a dict with text, for a model, and files, the nearest last."""
 
 def list_skills() -> list[dict[str, Any]]:
     """Lists the skills that were granted, as dicts with name and description."""

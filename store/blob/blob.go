@@ -26,7 +26,9 @@ type Dir struct {
 	path string
 
 	mu    sync.Mutex
-	whole map[agent.Digest]stamp // of blobs that Open has read: see there
+	whole map[agent.Digest]stamp    // of blobs that Open has read: see there
+	dirs  map[string]struct{}       // that are there durably
+	names map[agent.Digest]struct{} // of blobs that are in their directories durably
 }
 
 // Open returns the blobs under path, which it makes when it is not there. Files left by a Put that was cut short are
@@ -42,7 +44,9 @@ func Open(path string) (*Dir, error) {
 	if err := syncDir(path); err != nil {
 		return nil, fmt.Errorf("open blobs: %w", err)
 	}
-	return &Dir{path: path, whole: map[agent.Digest]stamp{}}, syncDir(filepath.Dir(path))
+	return &Dir{
+		path: path, whole: map[agent.Digest]stamp{}, dirs: map[string]struct{}{}, names: map[agent.Digest]struct{}{},
+	}, syncDir(filepath.Dir(path))
 }
 
 func (d *Dir) file(h string) (dir, path string) {
@@ -98,14 +102,25 @@ func digestOf(h hash.Hash) agent.Digest {
 func (d *Dir) there(digest agent.Digest, size int64) (bool, error) {
 	dir, path := d.file(digest.Hex())
 	if st, err := os.Stat(path); err == nil && st.Size() == size {
+		if known(d, d.names, digest) {
+			return true, nil
+		}
 		// Another Put may have renamed it and not yet synced the directory.
-		return true, syncDir(dir)
+		if err := syncDir(dir); err != nil {
+			return true, err
+		}
+		note(d, d.names, digest)
+		return true, nil
+	}
+	if known(d, d.dirs, dir) {
+		return false, nil
 	}
 	switch err := os.Mkdir(dir, 0o700); {
 	case err == nil, errors.Is(err, fs.ErrExist):
 		if err := syncDir(d.path); err != nil {
 			return false, fmt.Errorf("put blob: %w", err)
 		}
+		note(d, d.dirs, dir)
 	default:
 		return false, fmt.Errorf("put blob: %w", err)
 	}
@@ -120,7 +135,11 @@ func (d *Dir) keep(f *os.File, digest agent.Digest) error {
 	}
 	dir, path := d.file(digest.Hex())
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		if err = os.Rename(f.Name(), path); errors.Is(err, fs.ErrNotExist) { // the directory was taken away: the next Put makes it
+			d.mu.Lock()
+			delete(d.dirs, dir)
+			d.mu.Unlock()
+		}
 	}
 	if err == nil {
 		err = syncDir(dir)
@@ -128,7 +147,29 @@ func (d *Dir) keep(f *os.File, digest agent.Digest) error {
 	if err != nil {
 		return fmt.Errorf("put blob: %w", err)
 	}
+	note(d, d.names, digest)
 	return nil
+}
+
+// known reports whether set, which is of d, has k.
+func known[K comparable](d *Dir, set map[K]struct{}, k K) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := set[k]
+	return ok
+}
+
+// note adds k to set, which is of d and bounded.
+func note[K comparable](d *Dir, set map[K]struct{}, k K) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for old := range set {
+		if len(set) < maxKnown {
+			break
+		}
+		delete(set, old)
+	}
+	set[k] = struct{}{}
 }
 
 // Get returns the blob. It is fs.ErrNotExist when it is not there and ErrCorrupt when its bytes do not match its name.
@@ -154,8 +195,8 @@ type stamp struct {
 	mtime time.Time
 }
 
-// maxWhole bounds how many blobs are known to be whole.
-const maxWhole = 4096
+// maxKnown bounds how many blobs are known to be whole, and how many to be there durably.
+const maxKnown = 4096
 
 // Open opens the blob for reading, with the errors of Get. It reads all of it first, to see that it is whole, unless it did so before and
 // the file was not written since: a file that is read in pieces is not read as often.
@@ -202,7 +243,7 @@ func (d *Dir) check(f *os.File, digest agent.Digest) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for old := range d.whole {
-		if len(d.whole) < maxWhole {
+		if len(d.whole) < maxKnown {
 			break
 		}
 		delete(d.whole, old)

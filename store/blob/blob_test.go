@@ -107,6 +107,29 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// A directory that was taken away is missed once, and made again.
+func TestDirectoryTakenAway(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	b := []byte("some bytes")
+	digest, err := d.Put(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(path, digest.Hex()[:2])); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Put(b); !errors.Is(err, fs.ErrNotExist) || d.Has(digest) {
+		t.Errorf("into no directory: %v", err)
+	}
+	if _, err := d.Put(b); err != nil {
+		t.Error(err)
+	}
+	if got, err := d.Get(digest); err != nil || !bytes.Equal(got, b) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 type failing struct{ r io.Reader }
 
 var errFailing = errors.New("failing")

@@ -122,6 +122,10 @@ func (r *Report) usage(ctx context.Context, st *store.Store, dir string) error {
 	if found.Torn != "" {
 		r.add(Note, "usage", "nothing: a crash leaves that, and the next start cuts it off", "%s", found.Torn)
 	}
+	if n := found.Open; n > 0 {
+		r.add(Note, "usage", "nothing: the next start counts each of them once, with what was known when it began",
+			"%d calls of models were under way when the server stopped", n)
+	}
 	if len(found.Damaged) == 0 {
 		r.add(Fine, "usage", "", "%d files with %d events are whole", found.Segments, found.Events)
 	}

@@ -18,26 +18,38 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b 
 
 // Append writes an event down, whose time is now when it has none. Once it has returned nil the event survives the end of the
 // process, and a second later that of the machine; it will count once. After an error, which is Unavailable, it does not
-// count. Texts longer than 512 bytes are cut.
+// count, unless it ends a call of a model that was begun: that is written as soon as there is room. Texts longer than 512 bytes are cut.
 func (l *Ledger) Append(e agent.UsageEvent) error {
-	if !nameable(string(e.App)) || e.Agent != "" && !nameable(e.Agent) {
-		return agent.Errorf(agent.Internal, "usage of %q in app %q cannot be kept", e.Agent, e.App)
+	if err := checkEvent(&e); err != nil {
+		return err
 	}
 	if e.Time.IsZero() {
 		e.Time = l.opts.Now()
 	}
 	p := buffers.Get().(*[]byte)
 	defer buffers.Put(p)
-	*p = appendEvent((*p)[:0], &e)
+	*p = appendEvent((*p)[:0], recordEvent, &e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.ready(); err != nil {
-		return err
+	err := l.ready()
+	if err == nil {
+		err = l.write(*p)
 	}
-	if err := l.write(*p); err != nil {
-		return err
+	if err == nil {
+		l.end.note(e.Time)
 	}
-	l.end.note(e.Time)
+	l.ended(&e, err)
+	return err
+}
+
+// checkEvent returns an error unless e can be kept.
+func checkEvent(e *agent.UsageEvent) error {
+	if !nameable(string(e.App)) || e.Agent != "" && !nameable(e.Agent) {
+		return agent.Errorf(agent.Internal, "usage of %q in app %q cannot be kept", e.Agent, e.App)
+	}
+	if (e.Kind == agent.UseModel) != (e.Model != nil) {
+		return agent.Errorf(agent.Internal, "usage of a model has to tell of it, and no other may")
+	}
 	return nil
 }
 
@@ -115,7 +127,7 @@ func (l *Ledger) next() error {
 		return refusal(err)
 	}
 	was := l.file
-	if err := l.begin(f, n); err != nil {
+	if err := l.start(f, n); err != nil {
 		_ = f.Close()
 		return err
 	}
@@ -125,8 +137,8 @@ func (l *Ledger) next() error {
 	return nil
 }
 
-// begin makes f, whose content is worth nothing, the newest segment.
-func (l *Ledger) begin(f *os.File, n int64) error {
+// start makes f, whose content is worth nothing, the newest segment.
+func (l *Ledger) start(f *os.File, n int64) error {
 	born := l.opts.Now()
 	if _, err := f.WriteAt(header(n, born), 0); err != nil {
 		return refusal(err)
@@ -168,6 +180,9 @@ func (l *Ledger) sync() (segment, offset int64, err error) {
 		err := l.broken
 		l.mu.Unlock()
 		return 0, 0, err
+	}
+	if len(l.open) > 0 {
+		l.settle()
 	}
 	f, segment, size, clean := l.file, l.segment, l.size, l.size == l.synced
 	if now := l.opts.Now(); clean && l.end.events > 0 && agent.UsageDay(now) > agent.UsageDay(l.born) {

@@ -17,7 +17,9 @@ import (
 	"github.com/skep-dev/skep/store/ledger"
 )
 
-func TestMain(m *testing.M) { crashtest.Main(m, map[string]crashtest.Work{"append": appendForEver}) }
+func TestMain(m *testing.M) {
+	crashtest.Main(m, map[string]crashtest.Work{"append": appendForEver, "call": callForEver})
+}
 
 type opened struct {
 	*ledger.Ledger

@@ -15,14 +15,14 @@ import (
 type Found struct {
 	Segments int
 	Events   int64
+	Open     int     // calls of models that were begun and have no end: the next start writes them down
 	Torn     string  // what a crash left at the end, in words; "" when nothing
 	Missing  []int64 // segments that are not there, though older and newer ones are
 	Damaged  []error // each names a file
 }
 
 // Examine reads every segment of a data directory whose ledger nobody has open. st is the store of the directory.
-func Examine(ctx context.Context, st *store.Store, dir string) (Found, error) {
-	var found Found
+func Examine(ctx context.Context, st *store.Store, dir string) (found Found, err error) {
 	dir = filepath.Join(dir, "usage")
 	mark, err := st.UsageMark(ctx)
 	if err != nil {
@@ -32,6 +32,8 @@ func Examine(ctx context.Context, st *store.Store, dir string) (Found, error) {
 	if err != nil {
 		return found, err
 	}
+	open := map[string]bool{}
+	defer func() { found.Open = len(open) }()
 	for i, n := range list {
 		if i > 0 {
 			for m := list[i-1] + 1; m < n; m++ {
@@ -42,7 +44,7 @@ func Examine(ctx context.Context, st *store.Store, dir string) (Found, error) {
 		if n == mark.Segment {
 			folded = mark.Offset
 		}
-		err := found.segment(ctx, segmentPath(dir, n), n, i == len(list)-1, folded)
+		err := found.segment(ctx, segmentPath(dir, n), n, i == len(list)-1, folded, open)
 		if _, bad := errors.AsType[*store.CorruptError](err); bad {
 			found.Damaged = append(found.Damaged, err)
 		} else if err != nil {
@@ -53,7 +55,7 @@ func Examine(ctx context.Context, st *store.Store, dir string) (Found, error) {
 	return found, nil
 }
 
-func (found *Found) segment(ctx context.Context, path string, n int64, newest bool, folded int64) error {
+func (found *Found) segment(ctx context.Context, path string, n int64, newest bool, folded int64, open map[string]bool) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return agent.Wrap(agent.Unavailable, err, "cannot read "+path)
@@ -74,8 +76,14 @@ func (found *Found) segment(ctx context.Context, path string, n int64, newest bo
 	ended := false
 	at, err := scan(f, n, headerSize, size, func(_ int64, r record) error {
 		switch r.kind {
+		case recordBegin:
+			if r.event.Model != nil {
+				open[r.event.Model.Call] = true
+			}
 		case recordEvent:
-			events++
+			if events++; r.event.Model != nil {
+				delete(open, r.event.Model.Call)
+			}
 		case recordEnd:
 			if ended = true; r.end.events != events {
 				return damaged(path, "it has %d events; its end tells of %d", events, r.end.events)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -20,18 +21,21 @@ type sums struct {
 }
 
 type rowKey struct {
-	day   string
-	app   agent.App
-	agent string
-	kind  agent.UsageKind
+	day                              string
+	app                              agent.App
+	agent                            string
+	kind                             agent.UsageKind
+	models                           bool // a row of calls of models, which stands beside that of all calls
+	provider, model, route, user, by string
 }
 
 func newSums() *sums {
 	return &sums{rows: map[rowKey]*agent.UsageRow{}, uses: map[store.GrantUses]int64{}}
 }
 
-func (s *sums) add(r agent.UsageRow) {
-	k := rowKey{r.Day, r.App, r.Agent, r.Kind}
+// add adds a row; apart are those of calls of models when all events are counted in both.
+func (s *sums) add(r agent.UsageRow, apart bool) {
+	k := rowKey{r.Day, r.App, r.Agent, r.Kind, apart && r.Models != nil, r.Provider, r.Model, r.Route, r.User, r.Key}
 	if sum := s.rows[k]; sum != nil {
 		sum.Add(r)
 		return
@@ -41,7 +45,10 @@ func (s *sums) add(r agent.UsageRow) {
 
 func (s *sums) event(e *agent.UsageEvent) {
 	r := e.Row()
-	s.add(r)
+	s.add(r, true)
+	if m, ok := e.ModelRow(); ok {
+		s.add(m, true)
+	}
 	if e.Kind == agent.UseGrant {
 		s.uses[store.GrantUses{Day: r.Day, App: e.App, Agent: e.Agent, Grant: e.Function}]++
 	}
@@ -58,26 +65,26 @@ func (s *sums) grants() []store.GrantUses {
 	return out
 }
 
-// sorted returns the rows by day, app, agent and kind.
+// sorted returns the rows by day, app, agent, kind, and what is told of calls of models.
 func (s *sums) sorted() []agent.UsageRow {
 	out := make([]agent.UsageRow, 0, len(s.rows))
 	for _, r := range s.rows {
 		out = append(out, *r)
 	}
 	slices.SortFunc(out, func(a, b agent.UsageRow) int {
-		for _, c := range []int{strings.Compare(a.Day, b.Day), strings.Compare(string(a.App), string(b.App)), strings.Compare(a.Agent, b.Agent)} {
-			if c != 0 {
-				return c
-			}
-		}
-		return int(a.Kind) - int(b.Kind)
+		return cmp.Or(
+			strings.Compare(a.Day, b.Day), strings.Compare(string(a.App), string(b.App)), strings.Compare(a.Agent, b.Agent), int(a.Kind)-int(b.Kind),
+			strings.Compare(a.Provider, b.Provider), strings.Compare(a.Model, b.Model), strings.Compare(a.Route, b.Route),
+			strings.Compare(a.User, b.User), strings.Compare(a.Key, b.Key),
+		)
 	})
 	return out
 }
 
 var errEnough = errors.New("enough")
 
-// Fold adds every event that was appended before to the rollups of the store.
+// Fold adds every event that was appended before to the rollups of the store, but for those behind the beginning of a call of a model that has
+// not ended yet.
 func (l *Ledger) Fold(ctx context.Context) error {
 	l.folding.Lock()
 	defer l.folding.Unlock()
@@ -87,7 +94,7 @@ func (l *Ledger) Fold(ctx context.Context) error {
 	if err != nil || segment == 0 {
 		return err
 	}
-	end := store.UsageMark{Segment: segment, Offset: offset}
+	end := l.foldable(store.UsageMark{Segment: segment, Offset: offset})
 	from, err := l.st.UsageMark(ctx)
 	for err == nil && before(from, end) {
 		var to store.UsageMark
@@ -102,7 +109,7 @@ func (l *Ledger) Fold(ctx context.Context) error {
 func (l *Ledger) foldSome(ctx context.Context, from, end store.UsageMark) (store.UsageMark, error) {
 	s := newSums()
 	to, err := l.each(ctx, from, end, func(e *agent.UsageEvent) error {
-		if s.len() >= store.MaxFold-1 { // an event adds two at most
+		if s.len() >= store.MaxFold-1 { // an event adds two at most: a row and the uses of a grant, or two rows
 			return errEnough
 		}
 		s.event(e)

@@ -50,15 +50,16 @@ type Ledger struct {
 	synced  int64 // of size
 	checked int64 // size at which the room was last asked for
 	end     ending
-	sealed  bool       // the ending is written, a new segment is not yet there
-	retired []*os.File // sealed and synced, to be closed by Sync
-	broken  error      // why nothing can be appended any more
+	sealed  bool                 // the ending is written, a new segment is not yet there
+	retired []*os.File           // sealed and synced, to be closed by Sync
+	open    map[string]*openCall // by their ids
+	broken  error                // why nothing can be appended any more
 }
 
 // Open opens the ledger in the directory usage of dir, which is the data directory of st. It cuts off what a crash left of a
-// record. Damage in what is not yet folded is an error. It starts no goroutine.
+// record, and writes down calls of models that it cut off. Damage in what is not yet folded is an error. It starts no goroutine.
 func Open(ctx context.Context, st *store.Store, dir string, o *Options) (*Ledger, error) {
-	l := &Ledger{st: st, dir: filepath.Join(dir, "usage")}
+	l := &Ledger{st: st, dir: filepath.Join(dir, "usage"), open: map[string]*openCall{}}
 	if o != nil {
 		l.opts = *o
 	}
@@ -78,7 +79,11 @@ func Open(ctx context.Context, st *store.Store, dir string, o *Options) (*Ledger
 	if err != nil {
 		return nil, err
 	}
-	if err := l.open(mark); err != nil {
+	err = l.begin(mark)
+	if err == nil {
+		err = l.recover(ctx, mark)
+	}
+	if err != nil {
 		if l.file != nil {
 			_ = l.file.Close()
 		}
@@ -87,8 +92,8 @@ func Open(ctx context.Context, st *store.Store, dir string, o *Options) (*Ledger
 	return l, nil
 }
 
-// open finds the end of the newest segment, or makes the first.
-func (l *Ledger) open(mark store.UsageMark) error {
+// begin finds the end of the newest segment, or makes the first.
+func (l *Ledger) begin(mark store.UsageMark) error {
 	list, err := segments(l.dir)
 	if err != nil {
 		return err
@@ -127,7 +132,7 @@ func (l *Ledger) resume(n, folded int64) error {
 	}
 	if size < headerSize && folded == 0 { // a crash came before its first bytes
 		l.log.Warn("a segment of the ledger that a crash left without a beginning is begun anew", "file", path)
-		return l.begin(f, n)
+		return l.start(f, n)
 	}
 	if l.born, err = readHeader(f, n); err != nil {
 		return err

@@ -19,6 +19,15 @@ const (
 	ByDay Dimension = 1 << iota
 	ByAgent
 	ByKind
+
+	// Of calls of models; with one of these, Rows is about them alone.
+	ByProvider
+	ByModel
+	ByRoute
+	ByUser
+	ByKey
+
+	byModels = ByProvider | ByModel | ByRoute | ByUser | ByKey
 )
 
 // Query says which usage is wanted.
@@ -27,6 +36,61 @@ type Query struct {
 	From, To time.Time // in Rows the UTC days of the two, both included; in Events from From on and before To
 	Agent    string    // or agent.NoAgent; empty for all
 	By       Dimension // of Rows: what to tell apart, or-ed together
+
+	// Only calls of models of these; empty for all, agent.NoAgent for those that have none.
+	Provider, Model, Route, User, Key string
+
+	// Only events of these. With one of them Rows reads events, of which those older than Options.Keep are gone.
+	Session agent.SessionID
+	Run     agent.RunID
+}
+
+// models reports whether q is about calls of models alone.
+func (q *Query) models() bool {
+	return q.By&byModels != 0 || q.Provider != "" || q.Model != "" || q.Route != "" || q.User != "" || q.Key != ""
+}
+
+func is(want, got string) bool {
+	return want == "" || want == got || want == agent.NoAgent && got == ""
+}
+
+// hasModel reports whether q is about what has these names.
+func (q *Query) hasModel(provider, model, route, user, key string) bool {
+	return is(q.Provider, provider) && is(q.Model, model) && is(q.Route, route) && is(q.User, user) && is(q.Key, key)
+}
+
+// strip takes from a row what q does not tell apart, and reports whether q is about it at all. Of calls of models there are two rows: their own
+// has what is about models, the other what all events have.
+func (q *Query) strip(r *agent.UsageRow) bool {
+	if q.Agent != "" && r.Agent != q.Agent {
+		return false
+	}
+	switch {
+	case q.models():
+		if r.Models == nil || !q.hasModel(r.Provider, r.Model, r.Route, r.User, r.Key) {
+			return false
+		}
+	case r.Models != nil:
+		*r = agent.UsageRow{Day: r.Day, App: r.App, Agent: r.Agent, Kind: r.Kind, Models: r.Models}
+	}
+	if q.By&ByDay == 0 {
+		r.Day = ""
+	}
+	if q.By&ByAgent == 0 {
+		r.Agent = ""
+	}
+	if q.By&ByKind == 0 {
+		r.Kind = agent.UnknownUse
+	}
+	for _, d := range []struct {
+		by    Dimension
+		field *string
+	}{{ByProvider, &r.Provider}, {ByModel, &r.Model}, {ByRoute, &r.Route}, {ByUser, &r.User}, {ByKey, &r.Key}} {
+		if q.By&d.by == 0 {
+			*d.field = ""
+		}
+	}
+	return true
 }
 
 // MaxDays is the most days that one Rows looks at.
@@ -39,19 +103,15 @@ func (l *Ledger) Rows(ctx context.Context, q Query) ([]agent.UsageRow, error) {
 	}
 	s := newSums()
 	add := func(r agent.UsageRow) {
-		if q.Agent != "" && r.Agent != q.Agent {
-			return
+		if q.strip(&r) {
+			s.add(r, false)
 		}
-		if q.By&ByDay == 0 {
-			r.Day = ""
+	}
+	if q.Session != "" || q.Run != "" {
+		if err := l.detail(ctx, q, add); err != nil {
+			return nil, err
 		}
-		if q.By&ByAgent == 0 {
-			r.Agent = ""
-		}
-		if q.By&ByKind == 0 {
-			r.Kind = agent.UnknownUse
-		}
-		s.add(r)
+		return s.sorted(), nil
 	}
 	if err := l.Fold(ctx); err != nil && ctx.Err() == nil { // a full disk keeps nobody from reading
 		l.log.WarnContext(ctx, "usage could not be rolled up yet", "error", err)
@@ -72,10 +132,39 @@ func (l *Ledger) rest(ctx context.Context, q Query, add func(agent.UsageRow)) er
 	_, err = l.each(ctx, mark, l.now(), func(e *agent.UsageEvent) error {
 		if r := e.Row(); (q.App == "" || r.App == q.App) && first <= r.Day && r.Day <= last {
 			add(r)
+			if m, ok := e.ModelRow(); ok {
+				add(m)
+			}
 		}
 		return nil
 	})
 	return err
+}
+
+// detail calls add with the rows of the events that q is about, one by one.
+func (l *Ledger) detail(ctx context.Context, q Query, add func(agent.UsageRow)) error {
+	q.From, q.To = dayOf(q.From), dayOf(q.To).AddDate(0, 0, 1)
+	for after := ""; ; {
+		page, next, err := l.Events(ctx, q, after, 1000)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			add(e.Row())
+			if m, ok := e.ModelRow(); ok {
+				add(m)
+			}
+		}
+		if after = next; next == "" {
+			return nil
+		}
+	}
+}
+
+// dayOf returns when the UTC day of t begins.
+func dayOf(t time.Time) time.Time {
+	y, m, d := t.UTC().Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 }
 
 // Day returns what was used on the UTC day of t, of all apps, and how often grants were.
@@ -84,7 +173,11 @@ func (l *Ledger) Day(ctx context.Context, t time.Time) ([]agent.UsageRow, []stor
 		l.log.WarnContext(ctx, "usage could not be rolled up yet", "error", err)
 	}
 	s := newSums()
-	if err := l.rest(ctx, Query{From: t, To: t}, s.add); err != nil {
+	if err := l.rest(ctx, Query{From: t, To: t}, func(r agent.UsageRow) {
+		if r.Models == nil {
+			s.add(r, false)
+		}
+	}); err != nil {
 		return nil, nil, err
 	}
 	uses, mark, err := l.st.UsageUses(ctx, t)
@@ -196,7 +289,8 @@ func (l *Ledger) entries(ctx context.Context, q Query, n, from, to int64, limit 
 
 func (q *Query) has(e *agent.UsageEvent) bool {
 	return (q.App == "" || e.App == q.App) && (q.Agent == "" || e.Agent == q.Agent || q.Agent == agent.NoAgent && e.Agent == "") &&
-		!e.Time.Before(q.From) && e.Time.Before(q.To)
+		!e.Time.Before(q.From) && e.Time.Before(q.To) && (q.Session == "" || e.Session == q.Session) && (q.Run == "" || e.Run == q.Run) &&
+		(!q.models() || e.Model != nil && q.hasModel(e.Model.Provider, e.Model.Model, e.Model.Route, e.Model.User, e.Model.Key))
 }
 
 // outside reports whether all of an ended segment is before or after the times of q.

@@ -16,6 +16,7 @@ import (
 //	body   = 1, field...                                 usage event
 //	       | 2, uint64 offset                            what stands before offset was synced
 //	       | 3, uint64 events, int64 first, int64 last   end of a segment: how many events, and their times in nanoseconds
+//	       | 4, field...                                 beginning of a call of a model, as an event that is yet to be
 //	field  = uvarint number<<1, uvarint value            a zero value is left out
 //	       | uvarint number<<1|1, uvarint length, bytes
 //
@@ -27,6 +28,7 @@ const (
 	recordEvent byte = 1
 	recordSync  byte = 2
 	recordEnd   byte = 3
+	recordBegin byte = 4
 )
 
 // The fields of an event. Their numbers never change.
@@ -48,6 +50,32 @@ const (
 	fieldReceived
 	fieldHostCalls
 	fieldFuel
+
+	// Of calls of models.
+	fieldCall
+	fieldProvider
+	fieldModel
+	fieldRoute
+	fieldProtocol
+	fieldKey
+	fieldSecret
+	fieldUser
+	fieldAttempt
+	fieldFault
+	fieldSource
+	fieldInput
+	fieldCacheRead
+	fieldCacheWrite
+	fieldCacheWrite1h
+	fieldAudioIn
+	fieldOutput
+	fieldReasoning
+	fieldAudioOut
+	fieldSearches
+	fieldMicro // and 1: a price of nothing is not the same as none
+	fieldPrices
+	fieldFirst
+	fieldRaw // left out when it is longer than agent.MaxRawUsage
 )
 
 // maxText bounds a text of an event, in bytes. What is longer is cut.
@@ -60,7 +88,7 @@ var errRecord = errors.New("ledger: not a record")
 // record is a decoded one.
 type record struct {
 	kind  byte
-	event agent.UsageEvent // of recordEvent
+	event agent.UsageEvent // of recordEvent and recordBegin
 	sync  int64            // of recordSync
 	end   ending           // of recordEnd
 }
@@ -80,20 +108,11 @@ func (e *ending) note(t time.Time) {
 	e.first, e.last = min(e.first, at), max(e.last, at)
 }
 
-// appendEvent appends a record whose head is to be filled in by place.
-func appendEvent(b []byte, e *agent.UsageEvent) []byte {
-	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, recordEvent)
-	num := func(field int, v int64) {
-		if v != 0 {
-			b = binary.AppendUvarint(append(b, byte(field<<1)), uint64(v))
-		}
-	}
-	text := func(field int, s string) {
-		if s != "" {
-			s = s[:min(len(s), maxText)]
-			b = append(binary.AppendUvarint(append(b, byte(field<<1|1)), uint64(len(s))), s...)
-		}
-	}
+// appendEvent appends a record of a kind that has an event, whose head is to be filled in by place.
+func appendEvent(b []byte, kind byte, e *agent.UsageEvent) []byte {
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, kind)
+	num := func(field int, v int64) { b = appendNumber(b, field, v) }
+	text := func(field int, s string) { b = appendText(b, field, s, maxText) }
 	num(fieldTime, e.Time.UnixNano())
 	num(fieldKind, int64(e.Kind))
 	text(fieldApp, string(e.App))
@@ -111,7 +130,25 @@ func appendEvent(b []byte, e *agent.UsageEvent) []byte {
 	num(fieldReceived, e.Received)
 	num(fieldHostCalls, e.HostCalls)
 	num(fieldFuel, e.Fuel)
+	if e.Model != nil {
+		b = appendModel(b, e.Model)
+	}
 	return b
+}
+
+func appendNumber(b []byte, field int, v int64) []byte {
+	if v == 0 {
+		return b
+	}
+	return binary.AppendUvarint(append(b, byte(field<<1)), uint64(v))
+}
+
+func appendText(b []byte, field int, s string, most int) []byte {
+	if s == "" {
+		return b
+	}
+	s = s[:min(len(s), most)]
+	return append(binary.AppendUvarint(append(b, byte(field<<1|1)), uint64(len(s))), s...)
 }
 
 func appendSync(b []byte, offset int64) []byte {
@@ -160,7 +197,7 @@ func decode(b []byte) (r record, err error) {
 	}
 	r.kind, b = b[0], b[1:]
 	switch r.kind {
-	case recordEvent:
+	case recordEvent, recordBegin:
 		return r, decodeEvent(b, &r.event)
 	case recordSync:
 		if len(b) != 8 {
@@ -201,6 +238,9 @@ func decodeEvent(b []byte, e *agent.UsageEvent) error {
 		setText(e, tag>>1, string(b[:v]))
 		b = b[v:]
 	}
+	if e.Kind == agent.UseModel {
+		modelOf(e)
+	}
 	return nil
 }
 
@@ -230,6 +270,8 @@ func setNumber(e *agent.UsageEvent, field uint64, v int64) {
 		e.HostCalls = v
 	case fieldFuel:
 		e.Fuel = v
+	default:
+		setModelNumber(e, field, v)
 	}
 }
 
@@ -245,5 +287,7 @@ func setText(e *agent.UsageEvent, field uint64, s string) {
 		e.Run = agent.RunID(s)
 	case fieldFunction:
 		e.Function = s
+	default:
+		setModelText(e, field, s)
 	}
 }

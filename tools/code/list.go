@@ -6,6 +6,7 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // InfoWidth is how long the first sentence of a tool gets in lists, in bytes.
@@ -26,6 +27,21 @@ func Info(t agent.Tool, n *Names) abi.ToolInfo {
 	}
 	return abi.ToolInfo{Name: t.Name, Path: n.Path(t.Name), Effect: t.Effect.String(), Description: Sentence(text, InfoWidth)}
 }
+
+// infoFor is Info with what q asks for besides.
+func infoFor(t agent.Tool, n *Names, q abi.ToolQuery) abi.ToolInfo {
+	out := Info(t, n)
+	if q.Schemas {
+		out.Schema = abi.Raw(t.Input)
+		if t.Description != "" {
+			out.Description = clip(t.Description, maxWhole)
+		}
+	}
+	return out
+}
+
+// maxWhole is the most of a description that is told whole, in bytes.
+const maxWhole = 4 << 10
 
 // filter picks by server and by effect, as queries say.
 type filter struct {
@@ -76,7 +92,7 @@ func List(tools []agent.Tool, n *Names, q abi.ToolQuery) (abi.Tools, error) {
 		if q.Limit > 0 && len(out.Tools) >= q.Limit {
 			break
 		}
-		out.Tools = append(out.Tools, Info(*t, n))
+		out.Tools = append(out.Tools, infoFor(*t, n, q))
 	}
 	out.More = len(picked) - len(out.Tools)
 	return out, nil
@@ -172,27 +188,7 @@ func (n *Names) nearServers(written string) []string {
 }
 
 // nearest are those of names that differ from written in a few letters, nearest first, at most three.
-func nearest(names []string, written string) []string {
-	word := fold(written)
-	if word == "" || len(written) > maxIdent {
-		return nil
-	}
-	far := make(map[string]int)
-	var found []string
-	for _, name := range names {
-		if d := distance(fold(name), word, allowed(word)+1); d <= allowed(word) && d < len(word) {
-			far[name] = d
-			found = append(found, name)
-		}
-	}
-	slices.SortFunc(found, func(a, b string) int {
-		if far[a] != far[b] {
-			return far[a] - far[b]
-		}
-		return strings.Compare(a, b)
-	})
-	return head(slices.Compact(found), maxNear)
-}
+func nearest(names []string, written string) []string { return phrase.Near(written, names, maxNear) }
 
 // Index writes a list for a model: for each server its path, and below it for each tool its method, its effect unless it only reads, and
 // the beginning of its first sentence.
@@ -228,7 +224,7 @@ func brief(sentence, method string) string {
 	s := strings.TrimSuffix(clip(sentence, indexWidth), ".")
 	words := 0
 	for _, w := range split(s) {
-		if !stopWords[w] && !strings.Contains(fold(method), stem(w)) {
+		if !stopWords[w] && !strings.Contains(phrase.Fold(method), stem(w)) {
 			words++
 		}
 	}

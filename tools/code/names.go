@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // Root is the object that scripts find tools on.
@@ -191,7 +192,7 @@ const maxNear = 3
 // Near returns the names of the tools that written may have meant, nearest first, at most three: those that differ in a few letters,
 // in case or in separators, and those of the same method on another server.
 func (n *Names) Near(written string) []string {
-	if fold(written) == "" || len(written) > 2*maxIdent {
+	if phrase.Fold(written) == "" || len(written) > 2*maxIdent {
 		return nil
 	}
 	if rest, ok := strings.CutPrefix(written, Root+"."); ok {
@@ -201,7 +202,7 @@ func (n *Names) Near(written string) []string {
 	if !dotted {
 		ws, wm = "", written
 	}
-	whole, method := fold(written), fold(wm)
+	whole, method := phrase.Fold(written), phrase.Fold(wm)
 	type near struct {
 		name string
 		far  int
@@ -209,15 +210,15 @@ func (n *Names) Near(written string) []string {
 	var found []near
 	for _, s := range n.servers {
 		bonus := 2 // of a tool of another server
-		if fold(s.name) == fold(ws) {
+		if phrase.Fold(s.name) == phrase.Fold(ws) {
 			bonus = 0
 		}
 		for _, m := range s.methods {
-			far := bonus + distance(fold(m), method, allowed(method)+1)
-			if f := distance(fold(agent.ToolName(s.name, m)), whole, allowed(whole)+1); f < far {
+			far := bonus + phrase.Distance(phrase.Fold(m), method, phrase.Typos(method)+1)
+			if f := phrase.Distance(phrase.Fold(agent.ToolName(s.name, m)), whole, phrase.Typos(whole)+1); f < far {
 				far = f
 			}
-			if far <= max(allowed(method), bonus) || strings.Contains(fold(m), method) && len(method) > 3 && bonus == 0 {
+			if far <= max(phrase.Typos(method), bonus) || strings.Contains(phrase.Fold(m), method) && len(method) > 3 && bonus == 0 {
 				found = append(found, near{agent.ToolName(s.name, m), far})
 			}
 		}
@@ -228,50 +229,4 @@ func (n *Names) Near(written string) []string {
 		out = append(out, f.name)
 	}
 	return out
-}
-
-// allowed is how many letters of a word may be wrong for it to be taken as another.
-func allowed(s string) int { return 1 + len(s)/4 }
-
-// fold drops what people get wrong without meaning another name: case and separators.
-func fold(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return unicode.ToLower(r)
-		}
-		return -1
-	}, s)
-}
-
-// distance is how many letters differ between a and b, a swap of neighbours counting as one (optimal string alignment), or limit
-// when that many do.
-func distance(a, b string, limit int) int {
-	if d := len(a) - len(b); d >= limit || -d >= limit {
-		return limit
-	}
-	x, y := []rune(a), []rune(b)
-	before, last, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(x); i++ {
-		row[0] = i
-		least := i
-		for j := 1; j <= len(y); j++ {
-			cost := 1
-			if x[i-1] == y[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-			least = min(least, row[j])
-		}
-		if least >= limit {
-			return limit
-		}
-		before, last, row = last, row, before
-	}
-	return min(last[len(y)], limit)
 }

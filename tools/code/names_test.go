@@ -124,20 +124,6 @@ func TestNear(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "abx", 1}, {"abc", "ab", 1}, {"abc", "xyz", 3}, {"größe", "grosse", 3}} {
-		if got := distance(c.a, c.b, 10); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
-		}
-		if got := distance(c.a, c.b, 1); got != min(c.want, 1) {
-			t.Errorf("distance(%q, %q) up to 1 = %d", c.a, c.b, got)
-		}
-	}
-}
-
 // TestManyAlike gives out identifiers in linear time.
 func TestManyAlike(t *testing.T) {
 	var names []string

@@ -155,7 +155,11 @@ func (o Outcome) questions(n int) (out []ReplyAsk, left int) {
 				q.Calls = append(q.Calls, "and "+strconv.Itoa(len(a.Calls)-j)+" more")
 				break
 			}
-			q.Calls = append(q.Calls, clip(line(c.Tool+" "+string(c.Args)), width))
+			text := c.Tool + " " + string(c.Args)
+			if c.Undo {
+				text = "undo: " + text
+			}
+			q.Calls = append(q.Calls, clip(line(text), width))
 		}
 		data, _ := json.Marshal(q)
 		if n -= len(data); n < 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // Finder finds tools by words. It ranks as BM25F does (Robertson and Zaragoza, 2009): a word counts by how rare it is, by how often it stands
@@ -129,7 +130,7 @@ func (f *Finder) Search(q abi.ToolQuery, granted func(name string) bool) (abi.To
 	slices.SortFunc(hits, func(a, b hit) int { return cmp.Or(-cmp.Compare(a.score, b.score), cmp.Compare(a.tool, b.tool)) })
 	out := abi.Tools{Tools: []abi.ToolInfo{}}
 	for _, h := range hits[:min(len(hits), limit)] {
-		out.Tools = append(out.Tools, Info(f.tools[h.tool], f.names))
+		out.Tools = append(out.Tools, infoFor(f.tools[h.tool], f.names, q))
 	}
 	out.More = len(hits) - len(out.Tools)
 	return out, nil
@@ -178,9 +179,9 @@ func (f *Finder) scores(query string) []float32 {
 	for word := range strings.FieldsSeq(query) {
 		exact(strings.Trim(word, "`'\"(),"))
 	}
-	folded := fold(query)
+	folded := phrase.Fold(query)
 	for i := range f.tools {
-		if _, m, _ := agent.SplitTool(f.tools[i].Name); folded != "" && fold(m) == folded {
+		if _, m, _ := agent.SplitTool(f.tools[i].Name); folded != "" && phrase.Fold(m) == folded {
 			score[i] += 1e5
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 	"github.com/skep-dev/skep/tools/policy"
 )
 
@@ -148,9 +149,4 @@ func parse(said []byte) (Answer, error) {
 	return a, fmt.Errorf("its decision is %q: a hook says pass, ask or deny", clip(a.Decision))
 }
 
-func clip(s string) string {
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "..."
-	}
-	return strings.TrimSpace(s)
-}
+func clip(s string) string { return strings.TrimSpace(phrase.Clip(s, maxText)) }

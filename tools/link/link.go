@@ -150,7 +150,11 @@ func subject(a agent.Approval) (out [sha256.Size]byte) {
 	put(string(a.App), a.Agent, string(a.Session), string(a.Run), string(a.ID), a.Title, a.Created.UTC().Format(time.RFC3339Nano))
 	put(fmt.Sprint(len(a.Calls)))
 	for _, c := range a.Calls {
-		put(c.Tool, string(c.Digest), string(c.ArgsDigest), stored(c.Args), c.Decision.Effect.String())
+		what := c.Decision.Effect.String()
+		if c.Undo {
+			what += " undo"
+		}
+		put(c.Tool, string(c.Digest), string(c.ArgsDigest), stored(c.Args), what)
 	}
 	if q := a.Asks; q != nil {
 		put("question", q.Server, q.Message, stored(q.Schema), q.URL)

@@ -84,12 +84,22 @@ func (l *link) call(ctx context.Context, method string, args json.RawMessage, o 
 	d := &delivery{abort: cancel}
 	c.ctx = withDelivery(c.ctx, d)
 
-	token, params := l.enter(c), &mcp.CallToolParams{Name: method, Arguments: args}
+	token := l.enter(c)
 	defer l.leave(token)
-	if o.Progress != nil {
-		params.SetProgressToken(token)
+	var res agent.ToolResult
+	var err error
+	if own := s.ownCall(method); own != nil {
+		var in ownArgs
+		if in, err = own.args(args); err == nil {
+			res, err = own.call(c, in)
+		}
+	} else {
+		params := &mcp.CallToolParams{Name: method, Arguments: args}
+		if o.Progress != nil {
+			params.SetProgressToken(token)
+		}
+		res, err = c.callTool(params)
 	}
-	res, err := c.rounds(params)
 	if err != nil {
 		c.unstick()
 		left := d.left.Load()
@@ -112,44 +122,76 @@ func (c *call) unstick() {
 	}
 }
 
-// rounds makes the call, and again with what the server asks for, until it has a result (MCP 2026-07-28, multi round-trip requests).
-func (c *call) rounds(params *mcp.CallToolParams) (agent.ToolResult, error) {
+// input is what a request brings of the rounds before it.
+type input struct {
+	answers mcp.InputResponseMap
+	state   string
+}
+
+// reply is what came of one request.
+type reply struct {
+	res   any // as the SDK reads it
+	asks  mcp.InputRequestMap
+	state string
+	needs bool // it asks for input, or is busy
+}
+
+// callTool makes the call of a tool of the server's.
+func (c *call) callTool(params *mcp.CallToolParams) (agent.ToolResult, error) {
+	return c.rounds(func(ctx context.Context, in input) (reply, error) {
+		next := *params
+		if in.answers != nil || in.state != "" {
+			next.InputResponses, next.RequestState, next.Meta = in.answers, in.state, nil
+			if c.o.Progress != nil {
+				next.SetProgressToken(params.GetProgressToken())
+			}
+		}
+		res, err := c.link.session.CallTool(ctx, &next)
+		if res == nil {
+			return reply{}, err
+		}
+		return reply{res, res.InputRequests, res.RequestState, res.NeedsInput()}, err
+	}, c.result)
+}
+
+// rounds makes a request, and again with what the server asks for, until it has a result (MCP 2026-07-28, multi round-trip requests).
+func (c *call) rounds(send func(context.Context, input) (reply, error), result func(json.RawMessage) (agent.ToolResult, error)) (agent.ToolResult, error) {
+	var in input
 	for round := 0; ; round++ {
 		t := &tap{}
-		res, err := c.link.session.CallTool(withTap(c.ctx, t), params)
+		got, err := send(withTap(c.ctx, t), in)
 		if asked, elsewhere := urlsOf(err); elsewhere && round < maxRounds {
 			if err := c.visit(asked); err != nil {
 				return agent.ToolResult{}, err
 			}
 			continue
 		}
-		if raw := t.get(); err != nil && raw != nil { // it is there, but not as the SDK knows it
-			return c.result(raw)
+		raw := t.get()
+		if err != nil && raw != nil { // it is there, but not as the SDK knows it
+			return result(raw)
 		}
 		if err != nil {
 			return agent.ToolResult{}, err
 		}
-		if res.InputRequests == nil && !res.NeedsInput() {
-			return c.result(t.get())
+		if raw == nil { // the SDK had it from before
+			if raw, err = json.Marshal(got.res); err != nil {
+				return agent.ToolResult{}, err
+			}
+		}
+		if got.asks == nil && !got.needs {
+			return result(raw)
 		}
 		if round == maxRounds {
 			return agent.ToolResult{}, agent.Errorf(agent.Failed, "%s asked for input %d times and still has no result", c.tool, maxRounds)
 		}
-		next := *params
-		if next.InputResponses, err = c.inputs(res.InputRequests); err != nil {
+		if in.answers, err = c.inputs(got.asks); err != nil {
 			return agent.ToolResult{}, err
 		}
-		if len(res.InputRequests) == 0 { // it is busy
+		if in.state = got.state; len(got.asks) == 0 { // it is busy
 			if err := c.pause(time.Second << min(round, 4)); err != nil {
 				return agent.ToolResult{}, err
 			}
 		}
-		next.RequestState = res.RequestState
-		next.Meta = nil
-		if c.o.Progress != nil {
-			next.SetProgressToken(params.GetProgressToken())
-		}
-		params = &next
 	}
 }
 

@@ -85,6 +85,8 @@ func (k *keeper) dialOnce(ctx context.Context, revision string) (*link, error) {
 		Capabilities:                &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}},
 		ElicitationHandler:          l.elicit,
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { k.s.changed() },
+		PromptListChangedHandler:    func(context.Context, *mcp.PromptListChangedRequest) { k.s.changed() },
+		ResourceListChangedHandler:  func(context.Context, *mcp.ResourceListChangedRequest) { k.s.changed() },
 		ProgressNotificationHandler: l.progress,
 		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true}, // see call.rounds
 	})

@@ -47,8 +47,14 @@ func (s *source) Tools(ctx context.Context) ([]tools.Offer, error) {
 		if len(notes) > maxNotes {
 			notes = append(notes[:maxNotes], fmt.Sprintf("and %d more", len(notes)-maxNotes))
 		}
+		own := map[string]bool{}
+		for _, o := range offers {
+			if o.Own {
+				own[o.Method] = true
+			}
+		}
 		s.mu.Lock()
-		s.tools, s.notes = len(offers), notes
+		s.tools, s.notes, s.own = len(offers), notes, own
 		s.mu.Unlock()
 		return offers, nil
 	}
@@ -61,6 +67,14 @@ func (l *link) list(ctx context.Context) (offers []tools.Offer, notes []string, 
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
 	seen := map[string]bool{}
+	defer func() {
+		if err == nil {
+			offers = append(offers, l.own(func(method string) bool { return seen[method] })...)
+		}
+	}()
+	if tool, _, _ := l.has(); !tool {
+		return nil, nil, nil
+	}
 	var cursors []string
 	var all int64
 	for cursor := ""; ; {

@@ -81,6 +81,7 @@ type source struct {
 	keepers map[string]*keeper // by user; "" is the shared one
 	notes   []string           // what was left out of the last list
 	tools   int
+	own     map[string]bool // methods of Skep's own that are listed
 	closed  bool
 	work    sync.WaitGroup
 	stop    func() // following OAuth

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -276,6 +277,14 @@ func (a *OAuth) ForgetAll(ctx context.Context, rec agent.ToolServer) error {
 		}
 	}
 	return nil
+}
+
+// ForgetApp drops what is known of an app that was deleted. What was kept of it went with the app.
+func (a *OAuth) ForgetApp(app agent.App) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.entries, func(k entryKey, _ *entry) bool { return k.app == app })
+	maps.DeleteFunc(a.pending, func(_ string, p *pending) bool { return p.rec.App == app })
 }
 
 // State says how it stands with an authorization.

@@ -168,11 +168,18 @@ func (p *Policy) Examples() int {
 	return n
 }
 
-// allRules are the rules, those for agents last.
+// allRules are the rules and the budgets, those for agents last.
 func (p *Policy) allRules() []*rule {
 	all := slices.Clone(p.rules)
+	budgets := func(list []*Budget) {
+		for _, b := range list {
+			all = append(all, b.rule)
+		}
+	}
+	budgets(p.budgets)
 	for i := range p.agents {
 		all = append(all, p.agents[i].rules...)
+		budgets(p.agents[i].budgets)
 	}
 	return all
 }

@@ -218,7 +218,7 @@ func (r *reader) text(n ast.Node, what string) (string, *fault) {
 	return "", r.at(n, "%s is one line of text", what)
 }
 
-var topKeys = []string{"read", "modify", "modify_execute", "execute", "unclassified", "unattended", "timeout", "writes", "commands", "rules", "agents", "hooks", "tests"}
+var topKeys = []string{"read", "modify", "modify_execute", "execute", "unclassified", "unattended", "timeout", "writes", "commands", "rules", "budgets", "agents", "hooks", "tests"}
 
 func (r *reader) top(n ast.Node) *fault {
 	list, f := r.pairs(n, "a policy")
@@ -254,6 +254,8 @@ func (r *reader) entry(kv pair) (f *fault) {
 		f = r.commands(kv.value)
 	case "rules":
 		r.p.rules, f = r.rules(kv.value)
+	case "budgets":
+		r.p.budgets, f = r.budgets(kv.value)
 	case "agents":
 		f = r.agents(kv.value)
 	case "hooks":
@@ -384,22 +386,11 @@ func (r *reader) ruleWith(n ast.Node) (one *rule, f *fault) {
 		return nil, r.wrong(n, &agent.Error{Kind: agent.Invalid, Msg: "a rule is a line, or a map with the keys rule, because, match and not_match", Hint: `put the line in quotes when it has ": " in it`})
 	}
 	for _, kv := range list {
-		switch kv.key {
-		case "rule":
-		case "because":
-			if one.because, f = r.text(kv.value, "because"); f != nil {
-				return nil, f
-			}
-		case "match":
-			if one.match, f = r.examples(kv.value); f != nil {
-				return nil, f
-			}
-		case "not_match":
-			if one.notMatch, f = r.examples(kv.value); f != nil {
-				return nil, f
-			}
-		default:
-			return nil, r.unknown(kv, []string{"rule", "because", "match", "not_match"})
+		if kv.key == "rule" {
+			continue
+		}
+		if f := r.about(one, kv, "rule"); f != nil {
+			return nil, f
 		}
 	}
 	return one, nil
@@ -426,10 +417,15 @@ func (r *reader) agents(n ast.Node) *fault {
 			} else if done {
 				continue
 			}
-			if in.key != "rules" {
-				return r.unknown(in, append(topKeys[:5:5], "rules"))
+			switch in.key {
+			case "rules":
+				sec.rules, f = r.rules(in.value)
+			case "budgets":
+				sec.budgets, f = r.budgets(in.value)
+			default:
+				f = r.unknown(in, append(topKeys[:5:5], "rules", "budgets"))
 			}
-			if sec.rules, f = r.rules(in.value); f != nil {
+			if f != nil {
 				return f
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // parseRule reads a line: allow|ask|deny PATTERN [for DURATION] [count N] [because TEXT].
@@ -94,41 +95,4 @@ func long(d time.Duration) string {
 }
 
 // nearest returns which of list comes near to s; "" for none.
-func nearest(s string, list []string) string {
-	best, at := "", 3
-	if len(s) < 4 {
-		at = 2
-	}
-	for _, l := range list {
-		if d := distance(s, l, at); d < at {
-			best, at = l, d
-		}
-	}
-	return best
-}
-
-// distance is how many letters have to be changed, put in or taken out; most means that many or more.
-func distance(a, b string, most int) int {
-	if a == b {
-		return 0
-	}
-	if len(a)-len(b) >= most || len(b)-len(a) >= most || len(a) > 200 {
-		return most
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		last := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			last, row[j] = row[j], min(row[j]+1, row[j-1]+1, last+cost)
-		}
-	}
-	return min(row[len(b)], most)
-}
+func nearest(s string, list []string) string { return strings.Join(phrase.Near(s, list, 1), "") }

@@ -27,8 +27,10 @@ func (p *Policy) Lint(tools []agent.Tool) []Finding {
 		}
 	}
 	l.rules(p.rules, nil)
+	l.budgets(p.budgets, p.rules)
 	for i := range p.agents {
 		l.rules(p.agents[i].rules, p.rules)
+		l.budgets(p.agents[i].budgets, slices.Concat(p.rules, p.agents[i].rules))
 	}
 	for i := range p.hooks {
 		l.pattern(&rule{text: p.hooks[i].Text, from: p.hooks[i].From, pattern: p.hooks[i].on, verdict: agent.Ask})
@@ -59,6 +61,25 @@ func (l *linter) rules(rules, outer []*rule) {
 		for _, o := range all {
 			if o != r && o.verdict < r.verdict && broader(&o.pattern, &r.pattern) {
 				l.add(r, fmt.Sprintf("%s wins over %s wherever both match", o.verdict, r.verdict), "it never decides: %s, at %s, is about the same calls", o.text, o.from)
+				break
+			}
+		}
+	}
+}
+
+// budgets looks at budgets among the rules that hold where they do.
+func (l *linter) budgets(list []*Budget, rules []*rule) {
+	for _, b := range list {
+		l.pattern(b.rule)
+		for _, r := range rules {
+			if r.verdict == agent.Deny && broader(&r.pattern, &b.rule.pattern) {
+				l.add(b.rule, "take one out", "it counts nothing: %s, at %s, denies the same calls", r.text, r.from)
+				break
+			}
+		}
+		for _, o := range list {
+			if o != b && o.Per == b.Per && o.Limit <= b.Limit && o.Then <= b.Then && broader(&o.rule.pattern, &b.rule.pattern) {
+				l.add(b.rule, "take one out, or make it smaller", "it is never reached: %s, at %s, is reached before", o.Text, o.From)
 				break
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // Pattern names calls: tools, and what their arguments have to be, as in fs.write_file(path=/tmp/**) or shell.run(git push *).
@@ -261,10 +262,4 @@ func (p *Pattern) names(s *scene, verdict agent.Verdict) bool {
 	return p.tool.plain(s.name, true)
 }
 
-func clip(s string) string {
-	s = strings.TrimSpace(s)
-	if len(s) > 60 {
-		s = strings.ToValidUTF8(s[:60], "") + "..."
-	}
-	return s
-}
+func clip(s string) string { return phrase.Clip(strings.TrimSpace(s), 60) }

@@ -28,6 +28,7 @@ type Policy struct {
 	unattended agent.Verdict // what becomes of ask when nobody can be asked
 	timeout    time.Duration
 	rules      []*rule
+	budgets    []*Budget
 	agents     []section
 	hooks      []Hook
 	commands   []commandArg
@@ -49,6 +50,7 @@ type section struct {
 	text     string
 	defaults defaults
 	rules    []*rule
+	budgets  []*Budget
 }
 
 // DefaultText is the policy of an app that has set none.

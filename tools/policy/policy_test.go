@@ -309,7 +309,7 @@ func TestGuide(t *testing.T) {
 		}
 		n += p.Examples()
 	}
-	if n != 7 {
+	if n != 8 {
 		t.Errorf("%d examples", n)
 	}
 }

@@ -45,6 +45,23 @@ func Runner() string { return runner }
 // Schema is the JSON Schema (2020-12) of a program. It says what the parts are; Parse checks besides that references lead somewhere.
 func Schema() []byte { return bytes.Clone(schema) }
 
+// ArgsSchema is the JSON Schema of a tool that takes a program and its input.
+func ArgsSchema() (json.RawMessage, error) {
+	var whole map[string]json.RawMessage
+	if err := json.Unmarshal(schema, &whole); err != nil {
+		return nil, err
+	}
+	defs := whole["$defs"] // which are referred to from the root
+	delete(whole, "$defs")
+	delete(whole, "$schema")
+	return json.Marshal(map[string]any{
+		"type": "object", "required": []string{"program"}, "additionalProperties": false, "$defs": defs,
+		"properties": map[string]any{
+			"program": whole, "input": map[string]string{"description": "any JSON value; the program refers to it as ${input}"},
+		},
+	})
+}
+
 // Program is a program that Parse found to be right. It does not change.
 type Program struct {
 	text    json.RawMessage
@@ -92,6 +109,24 @@ func (p *Program) CheckEffects(effect func(tool string) (agent.Effect, error)) e
 		}
 	}
 	return mistakes(wrong, "put such calls into a change_set, which a person approves as a whole")
+}
+
+// Resolve is CheckEffects with the tools that there are, which resolve finds by name. It returns the effects of those that the program names.
+func (p *Program) Resolve(resolve func(name string) (agent.Tool, error)) (map[string]agent.Effect, error) {
+	effects := map[string]agent.Effect{}
+	return effects, p.CheckEffects(func(name string) (agent.Effect, error) {
+		if e, ok := effects[name]; ok {
+			return e, nil
+		}
+		t, err := resolve(name)
+		if err == nil && t.Name != name {
+			err = agent.Errorf(agent.NotFound, "the name of this tool is %s", t.Name)
+		}
+		if err == nil {
+			effects[name] = t.Effect
+		}
+		return t.Effect, err
+	})
 }
 
 // Input is what Runner takes: the program and its input, nil for null.

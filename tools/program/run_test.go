@@ -82,7 +82,13 @@ func (w *world) calls(_ context.Context, name string, in []byte) ([]byte, error)
 		if err := json.Unmarshal(in, &c); err != nil {
 			return nil, err
 		}
-		w.titles = append(w.titles, fmt.Sprintf("%s (%d)", c.Title, len(c.Calls)))
+		undos := 0
+		for _, one := range c.Calls {
+			if one.Undo {
+				undos++
+			}
+		}
+		w.titles = append(w.titles, fmt.Sprintf("%s (%d, %d undos)", c.Title, len(c.Calls)-undos, undos))
 		if w.deny {
 			return nil, agent.Errorf(agent.Denied, "a person refused it: not today")
 		}
@@ -183,7 +189,7 @@ func TestRun(t *testing.T) {
 	if w.files["/list"] != "- /a\n- /c\n" || w.files["/copy/b"] != "x" || len(w.files) != 7 {
 		t.Errorf("%v", w.files)
 	}
-	if d := cmp.Diff([]string{"write /list (4)"}, w.titles); d != "" {
+	if d := cmp.Diff([]string{"write /list (4, 4 undos)"}, w.titles); d != "" {
 		t.Error(d)
 	}
 }

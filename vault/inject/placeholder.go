@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // opening and closing stand around a secret's name.
@@ -75,9 +76,4 @@ func invalid(msg, hint string) error { return &agent.Error{Kind: agent.Invalid, 
 func quote(s string) string { return fmt.Sprintf("%q", clip(s)) }
 
 // clip cuts what a guest wrote to what a message may hold.
-func clip(s string) string {
-	if len(s) > 200 {
-		s = s[:200] + "..."
-	}
-	return strings.ToValidUTF8(s, "?")
-}
+func clip(s string) string { return strings.ToValidUTF8(phrase.Clip(s, 200), "?") }

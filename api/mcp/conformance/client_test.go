@@ -77,7 +77,7 @@ func TestTools(t *testing.T) {
 			byName[tool.Name] = tool
 			names = append(names, tool.Name)
 		}
-		for _, want := range []string{"demo.add", "demo.write", "execute", "search", "describe", "run_result"} {
+		for _, want := range []string{"demo.add", "demo.write", "execute", "program", "search", "describe", "run_result"} {
 			if byName[want] == nil {
 				t.Fatalf("%s is missing in %v", want, names)
 			}
@@ -144,7 +144,7 @@ func TestCode(t *testing.T) {
 	eachEra(t, func(t *testing.T, revision string) {
 		s := r.connect(t, "/mcp/code", revision, nil)
 		list, err := s.ListTools(t.Context(), nil)
-		if err != nil || len(list.Tools) != 4 {
+		if err != nil || len(list.Tools) != 5 {
 			t.Fatal(err, len(list.Tools))
 		}
 		if found := textOf(call(t, s, "search", map[string]any{"query": "add numbers"})); !strings.Contains(found, "add") {
@@ -165,6 +165,49 @@ func TestCode(t *testing.T) {
 		}
 		if res = call(t, s, "execute", map[string]any{"code": "return 1", "extra": 1}); !res.IsError {
 			t.Errorf("an argument that is not known: %s", textOf(res))
+		}
+	})
+}
+
+// TestProgram has a client run bounded programs: one that reads, one that would change something in passing, and one whose change a person allows.
+func TestProgram(t *testing.T) {
+	r := serve(t)
+	eachEra(t, func(t *testing.T, revision string) {
+		s := r.connect(t, "/mcp/code", revision, nil)
+		program := func(steps ...any) map[string]any {
+			return map[string]any{"program": map[string]any{"steps": steps}, "input": map[string]any{"a": 20}}
+		}
+		res := call(t, s, "program", program(
+			map[string]any{"step": "call", "tool": "demo.add", "args": map[string]any{"a": "${input.a}", "b": 1}, "as": "got"},
+			map[string]any{"step": "return", "value": "${got.sum}"},
+		))
+		if res.IsError || textOf(res) != "21" {
+			t.Errorf("a program that reads: %s", textOf(res))
+		}
+		before := len(r.demo.lines())
+		res = call(t, s, "program", program(map[string]any{"step": "call", "tool": "demo.write", "args": map[string]any{"line": "x"}}))
+		if !res.IsError || !strings.Contains(textOf(res), "/steps/0/tool: the effect of demo.write is modify") || len(r.demo.lines()) != before {
+			t.Errorf("a change outside of a change set: %s", textOf(res))
+		}
+		if res = call(t, s, "program", map[string]any{"program": map[string]any{"steps": []any{map[string]any{"step": "jump"}}}}); !res.IsError || !strings.Contains(textOf(res), "/steps/0") {
+			t.Errorf("a step that is not there: %s", textOf(res))
+		}
+		res = call(t, s, "program", program(
+			map[string]any{"step": "change_set", "title": "write two lines", "calls": []any{
+				map[string]any{"tool": "demo.write", "args": map[string]any{"line": "one"}}, map[string]any{"tool": "demo.write", "args": map[string]any{"line": "two"}},
+			}},
+			map[string]any{"step": "return", "value": "done"},
+		))
+		run, _ := res.Meta["dev.skep/run"].(string)
+		asks, _, err := r.rt.Approvals(t.Context(), agent.DefaultApp, agent.Page{})
+		if err != nil || len(asks) != 1 || string(asks[0].Run) != run || len(asks[0].Calls) != 2 {
+			t.Fatal(err, asks, textOf(res))
+		}
+		if _, err := r.rt.AnswerApprovals(t.Context(), agent.DefaultApp, "test", []agent.ApprovalID{asks[0].ID}, agent.ApprovalAnswer{Allow: true}); err != nil {
+			t.Fatal(err)
+		}
+		if res = call(t, s, "run_result", map[string]any{"run": run}); res.IsError || textOf(res) != "done" || len(r.demo.lines()) != before+2 {
+			t.Errorf("%s, %v", textOf(res), r.demo.lines())
 		}
 	})
 }

@@ -101,6 +101,8 @@ type demo struct {
 	written []string
 	more    bool // whether there is one more tool
 	changed func()
+
+	library bool // whether it has prompts and resources
 }
 
 func newDemo() *demo {
@@ -111,6 +113,9 @@ func (d *demo) open(_ context.Context, _ agent.ToolServer, changed func()) (tool
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed = changed
+	if d.library {
+		return shelf{d}, nil
+	}
 	return d, nil
 }
 

@@ -46,8 +46,8 @@ def _tool_body(tool, args):
 
 
 class ToolCall(Call):
-    """A call of a tool that has not been made yet: await it, or give it to batch, gather or change_tools. undo, a function of what it
-    returned, takes it back when a later call of the same change fails."""
+    """A call of a tool that has not been made yet: await it, or give it to batch, gather or change_tools. undo takes it back when a later
+    call of the same change fails: another ToolCall, which is approved with it, or a function of what it returned."""
 
     _name = b"tool.call"
 
@@ -60,6 +60,9 @@ class ToolCall(Call):
 
     def _error(self, e):
         return ToolError(self.tool, e.kind, e.message, e.limit, e.hint)
+
+    def _undo_body(self):
+        return self._body[:-1] + b',"undo":true}'
 
     def _make(self):
         try:
@@ -76,7 +79,12 @@ def call_tool(name, /, **args):
 def change_tools(title, *calls):
     """Makes calls in their order, after they were approved as a whole, and returns what each returned. When one fails, those before it
     are taken back, the latest first, by their undo; the ToolError says which were."""
-    body = json.dumps({"title": title, "calls": [json.loads(c._body) for c in calls]}).encode()
+    asked = []
+    for c in calls:
+        asked.append(json.loads(c._body))
+        if isinstance(c.undo, ToolCall):
+            asked.append(json.loads(c.undo._undo_body()))
+    body = json.dumps({"title": title, "calls": asked}).encode()
     try:
         _ask("tool.change", body)
     except CallError as e:
@@ -97,9 +105,12 @@ def _taken_back(calls, results):
         c, why = calls[i], "it has no undo"
         if c.undo is not None:
             try:
-                value = c.undo(results[i])
-                if hasattr(value, "__await__"):
-                    _drive(_run(value))
+                if isinstance(c.undo, ToolCall):
+                    _ask("tool.call", c.undo._undo_body())
+                else:
+                    value = c.undo(results[i])
+                    if hasattr(value, "__await__"):
+                        _drive(_run(value))
                 text += f"; call {i + 1}, {c.tool}, was undone"
                 continue
             except Exception as e:
@@ -193,6 +204,11 @@ def list_files(prefix=""):
             return found
 
 
+def read_instructions(path=""):
+    """Returns what AGENTS.md of the agent's package and of the session's files say of a path, as a dict with text and files, the nearest last."""
+    return _state("file.instructions", {"path": path})
+
+
 def list_skills():
     """Lists the skills that were granted, as dicts with name and description."""
     return json.loads(_ask("skill.list", b"")).get("skills") or []
@@ -204,7 +220,7 @@ def load_skill(name, path=""):
 
 
 for _f in (
-    ToolError, ToolCall, call_tool, change_tools, list_tools, search_tools, describe_tools, read_file, write_file, list_files, list_skills,
+    ToolError, ToolCall, call_tool, change_tools, list_tools, search_tools, describe_tools, read_file, write_file, list_files, read_instructions, list_skills,
     load_skill,
 ):  # fmt: skip
     _f.__module__ = "skep"

@@ -33,3 +33,24 @@ export async function use(client: Client) {
     throw e;
   }
 }
+
+export async function talk(client: Client) {
+  const chat = client.chat("assistant", { key: "ada" });
+  for await (const p of chat.send([{ type: "text", text: "hi" }])) {
+    switch (p.type) {
+      case "text":
+        p.text.length;
+        break;
+      case "approval":
+        await chat.answer(p.approval, true, { scope: "run" });
+        break;
+      case "done":
+        if (p.status !== "completed") throw p.error;
+    }
+    // @ts-expect-error: there is no such part
+    if (p.type === "nothing") return;
+  }
+  // @ts-expect-error: neither text nor parts
+  chat.send(1);
+  return (await chat.messages()).filter((m) => m.role === "assistant" && m.done);
+}

@@ -1,8 +1,8 @@
 // What authors write; the type checker must take it, and refuse what is marked.
 import {
-  Agent, NonRetryableError, SkepError, ToolError, agent, callAgent, child, config, deleteChild, emit, files, kv, log, run, skills, sleep, step, storage, tools,
+  Agent, ChatAgent, NonRetryableError, SkepError, ToolError, agent, callAgent, child, config, deleteChild, emit, files, kv, log, model, run, skills, sleep, step, storage, tools,
   waitForEvent,
-  type AgentObject, type Connection, type Context, type Message, type Schedule,
+  type AgentObject, type ChatCall, type ModelAnswer, type Connection, type Context, type Message, type Schedule,
 } from "skep";
 
 const tool = {
@@ -178,4 +178,48 @@ export class WithTools extends Agent {
   async f() {
     return [await this.tools.fs.list(), await this.files.list(), await this.skills.list()];
   }
+}
+
+export class Asks extends Agent {
+  async ask() {
+    const a: ModelAnswer = await this.model.generate("Hello");
+    const messages = [{ role: "user" as const, content: "Hello" }, ...a.messages];
+    const b = await model.generate({ model: "@cheap", messages, tools: { now: { run: () => Date.now() } }, maxSteps: 3, reasoning: "low" });
+    for await (const p of model.stream({ prompt: "x", show: "s" })) {
+      if (p.type === "text") log(p.text);
+      if (p.type === "end") log(p.answer.usage.input);
+    }
+    // @ts-expect-error: it is maxTokens
+    await model.generate({ prompt: "x", max_tokens: 1 });
+    // @ts-expect-error: nobody else speaks
+    await model.generate({ messages: [{ role: "system", content: "x" }] });
+    return [b.text, b.calls.map((c) => c.name), (await model.list())[0]?.name];
+  }
+}
+
+export class Assistant extends ChatAgent<{ tone?: string }> {
+  model = "@cheap";
+  instructions = () => `Be ${this.config.tone}.`;
+  tools = ["notes.*"];
+  options = { temperature: 0 };
+  static functions = { today: { description: "The date.", run: () => new Date().toISOString() } };
+  onReply(answer: ModelAnswer) {
+    this.emit("answered", answer.usage);
+  }
+  async onToolCall(call: ChatCall) {
+    if (call.name === "notes.drop") throw new Error("not this one");
+    return undefined;
+  }
+  async onStart() {
+    const { messages, next } = await this.history({ limit: 10 });
+    log(messages[0]?.role, next);
+    await tools.notes.find({ q: "x" });
+    // @ts-expect-error: tools is a setting here
+    await this.tools.notes.find({ q: "x" });
+  }
+}
+
+export class Wrong extends ChatAgent {
+  // @ts-expect-error: a list is wanted
+  tools = "notes.*";
 }

@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::http::{pairs_of, pairs_to};
 use crate::fake_durable::{Inside, Step};
+use crate::fake_model::{Model, Streams};
 use crate::fake_replay::Journal;
 use crate::fake_tool::Tool;
 use crate::{base64, export, object, Error, Identity, Input, Level, Output, Request, Response, Result, SqlValue, Value};
@@ -49,6 +50,9 @@ pub struct Fake {
     /// Calls of tools that were made, and changes that were asked for, as they travel.
     pub tool_calls: Vec<(String, Value)>,
     pub changes: Vec<Value>,
+    /// What models were asked, as it travels, and the names that are listed of them.
+    pub model_asks: Vec<Value>,
+    pub models: Vec<String>,
     /// Files of the session, by path: media type and bytes.
     pub files: BTreeMap<String, (String, Vec<u8>)>,
 
@@ -59,6 +63,8 @@ pub struct Fake {
     pub(crate) answer_instance: Option<InstanceAnswer>,
     pub(crate) query: Option<Query>,
     pub(crate) tools: BTreeMap<String, Tool>,
+    pub(crate) model: Option<Model>,
+    pub(crate) streams: Streams,
     fetch: Option<Fetch>,
     state: Keys,
     pub(crate) inside: Inside,
@@ -190,6 +196,7 @@ impl Fake {
                 let out = object! { "status": i64::from(r.status), "header": pairs_to(&r.headers), "body": base64::encode(&r.body) };
                 Ok(out.to_string().into_bytes())
             }
+            _ if name.starts_with("model.") => self.models_answer(name, &v),
             _ if name.starts_with("tool.") || name.starts_with("file.") => self.outside(name, &v),
             _ => self.durable(name, &v),
         }

@@ -55,6 +55,8 @@ mod fake;
 #[cfg(not(target_arch = "wasm32"))]
 mod fake_durable;
 #[cfg(not(target_arch = "wasm32"))]
+mod fake_model;
+#[cfg(not(target_arch = "wasm32"))]
 mod fake_replay;
 #[cfg(not(target_arch = "wasm32"))]
 mod fake_tool;
@@ -68,6 +70,7 @@ mod json;
 mod keys;
 pub mod kv;
 mod log;
+pub mod model;
 pub mod shared;
 pub mod socket;
 mod sql;

@@ -2,10 +2,11 @@
 import { TypeErrorClass, create, defineProperty, freeze, getOwnPropertyDescriptor, match, ownKeys, record, setPrototypeOf } from "./primordials.js";
 import { errorOf, host, json, refuseWhileLoading, SkepError, settings } from "./host.js";
 import { console } from "./console.js";
-import { agent, callAgent, child, deleteChild, outside, run } from "./calls.js";
+import { agent, callAgent, child, deleteChild, outside, run, runCode } from "./calls.js";
 import { getters, self } from "./durable.js";
 import { files, skills } from "./files.js";
 import { kv } from "./kv.js";
+import { model } from "./model.js";
 import { born } from "./module.js";
 import { cancelSchedule, deleteAlarm, getAlarm, getSchedule, listSchedules, schedule, scheduleEvery, setAlarm } from "./schedule.js";
 import { getState, setState } from "./shared.js";
@@ -13,6 +14,7 @@ import { broadcast, connections } from "./sockets.js";
 import { NonRetryableError, sleep, sleepUntil, step, waitForEvent } from "./steps.js";
 import { sql, storage } from "./storage.js";
 import { ToolError, tools } from "./tools.js";
+import { chatAgent } from "../../../../sdk/js/chat.js";
 
 // config reads the settings of the call under way; it is one object for all calls, so that a module may keep it.
 const here = () => {
@@ -65,6 +67,7 @@ const ofCall = {
   tools: () => tools,
   files: () => files,
   skills: () => skills,
+  model: () => model,
 };
 
 // setShared is setState for authors. What an async onStateChanged still does, the call goes on for.
@@ -91,13 +94,16 @@ export class Agent {
   constructor() { born(this); }
 }
 
+// ChatAgent is the class of agents that chat.
+export const ChatAgent = chatAgent(Agent, { model, tools, runCode });
+
 // surround puts what belongs to a call where authors look for it, and returns the context: what functions get as their last
 // argument. A cell makes one call, so there is one.
 export function surround(waitUntil) {
   const all = functionsOf(waitUntil);
   methods(Agent.prototype, all);
   getters(Agent.prototype, ofCall);
-  const context = { config, kv, log, storage, sql, step, tools, files, skills, ...all, passThroughOnException() {} };
+  const context = { config, kv, log, storage, sql, step, tools, files, skills, model, ...all, passThroughOnException() {} };
   getters(context, { key: ofCall.key, name: ofCall.name, runId: ofCall.runId, sessionId: ofCall.sessionId, state: ofCall.state });
   return context;
 }
@@ -122,7 +128,7 @@ export function secret(name) {
 }
 
 export const api = freeze(record({
-  Agent, NonRetryableError, SkepError, ToolError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm,
-  deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, outside, run, schedule, scheduleEvery, secret, setAlarm, skills,
+  Agent, ChatAgent, NonRetryableError, SkepError, ToolError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm,
+  deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, model, outside, run, schedule, scheduleEvery, secret, setAlarm, skills,
   sleep, sleepUntil, sql, step, storage, tools, waitForEvent,
 }));

@@ -82,6 +82,12 @@ export function run(fn, input, options) {
   }));
 }
 
+// runCode has a script of code mode run for this agent, in a run of its own, and resolves to its result.
+export function runCode(code, tools) {
+  return then(call("execute", "run.start", () => stringify(record({ function: "", code: `${code}`, tools }))),
+    (started) => call("execute", "run.result", () => stringify(record({ run: started.run }))));
+}
+
 // outside lets other calls of the instance go first while work is under way, which cannot reach what belongs to the instance.
 export async function outside(work) {
   if (typeof work !== "function") throw new TypeErrorClass("outside: the argument is a function");

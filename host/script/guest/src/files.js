@@ -72,7 +72,13 @@ async function listFiles(prefix = "") {
   }
 }
 
-export const files = freeze(record({ read, write, list: listFiles }));
+// instructions returns { text, files }: what the AGENTS.md of the agent's package and of the session's files say of a path, the nearest last.
+const instructions = (path = "") => query("files.instructions", "file.instructions", () => {
+  if (typeof path !== "string") throw new TypeErrorClass("files.instructions: the first argument is the path of a file or a folder");
+  return stringify(record({ path: toWellFormed(path) }));
+}, (out) => ({ text: out.text ?? "", files: out.files ?? [] }));
+
+export const files = freeze(record({ read, write, list: listFiles, instructions }));
 
 const named = (what, name) => {
   if (typeof name !== "string" || name === "") throw new TypeErrorClass(`${what}: the first argument is the name of a skill`);

@@ -15,11 +15,12 @@ import { Request, Response, headerList } from "./fetch.js";
 import "./crypto.js";
 import "./intl.js";
 import "./random.js"; // after the polyfills, some of which make names by Math.random
-import { Agent, api, config, extend, surround } from "./api.js";
+import { Agent, ChatAgent, api, config, extend, surround } from "./api.js";
 import { files, skills } from "./files.js";
 import { bodyOf, formOf, OTHER_FORM } from "./forms.js";
 import { called, inspectModule, makeWith, theInstance } from "./module.js";
 import { serve } from "./serve.js";
+import { model } from "./model.js";
 import { mustUndo, undoAll } from "./steps.js";
 import { ToolError, tools } from "./tools.js";
 
@@ -160,7 +161,7 @@ function begin(settings) {
 
 // toolsAround gives code that runs once the tools without an import. A module's own variables of these names hide them.
 function toolsAround() {
-  const around = { ToolError, files, skills, tools };
+  const around = { ToolError, files, model, skills, tools };
   for (const name of ownKeys(around)) defineProperty(globalThis, name, record({ value: around[name] }));
 }
 
@@ -209,7 +210,7 @@ function entry(kind, a, b, c, d) {
         if (state.loading) begin(c);
         return returned(served(a, b));
       case LOADED:
-        then(a, (ns) => host.loaded(inspectModule(ns, Agent.prototype, extend)), fail);
+        then(a, (ns) => host.loaded(inspectModule(ns, Agent.prototype, extend, ChatAgent.prototype)), fail);
         return;
       case ALARM:
         state.heard++;

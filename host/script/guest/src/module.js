@@ -1,15 +1,17 @@
 // The author's module: what it exports, and the object of its default export.
-import { ObjectPrototype, apply, construct, create, endsWith, functionSource, getOwnPropertyDescriptor, getPrototypeOf, includes, list, ownKeys, parse, record, startsWith, stringify } from "./primordials.js";
+import { ObjectPrototype, apply, construct, create, endsWith, functionSource, getOwnPropertyDescriptor, getPrototypeOf, includes, list, ownKeys, parse, record, setPrototypeOf, startsWith, stringify } from "./primordials.js";
 import { JSON_FORM } from "./forms.js";
 
 // The author's module, once it is loaded. What is called of an object with functions is called of one that inherits from it and
 // from base, so that no call changes what a later one gets.
-const module = record({ namespace: null, main: undefined, isClass: false, callable: create(null), fetch: false, surface: undefined });
+const module = record({ namespace: null, main: undefined, isClass: false, callable: create(null), fetch: false, surface: undefined, chat: undefined });
 
 const isClass = (f) => typeof f === "function" && startsWith(functionSource(f), "class");
 
-// isBuiltIn reports whether p is a prototype that the language brings: Object's, Array's, Promise's; or that of our own class.
+// isBuiltIn reports whether p is a prototype that the language brings: Object's, Array's, Promise's; or that of our own class. That of agents that chat has
+// functions for clients.
 function isBuiltIn(p, base) {
+  if (p === module.chat) return false;
   const c = getOwnPropertyDescriptor(p, "constructor");
   return p === ObjectPrototype || p === base || (c !== undefined && typeof c.value === "function" && endsWith(functionSource(c.value), "[native code]\n}"));
 }
@@ -43,10 +45,20 @@ function hasInitial(ns, main, base) {
   return false;
 }
 
+// hooks are methods of an agent that chats which only it calls.
+const hooks = setPrototypeOf({ functions: true, instructions: true, onError: true, onReply: true, onToolCall: true }, null);
+
+function inherits(o, from) {
+  for (let p = o; p !== null; p = getPrototypeOf(p)) if (p === from) return true;
+  return false;
+}
+
 // inspectModule finds out what may be called. A method of the default export hides a named export. base is the prototype of
 // our own class; extend puts what it has on an object that has no class.
-export function inspectModule(ns, base, extend) {
+// chat is that of agents that chat, whose hooks no client may call.
+export function inspectModule(ns, base, extend, chat) {
   module.namespace = ns;
+  module.chat = chat;
   const names = ownKeys(ns);
   for (let i = 0; i < names.length; i++) {
     const name = names[i];
@@ -57,8 +69,9 @@ export function inspectModule(ns, base, extend) {
   const main = (module.main = ns.default);
   module.isClass = isClass(main);
   const isObject = typeof main === "object" && main !== null;
+  const chats = module.isClass && inherits(main.prototype, chat);
   const method = (k) => {
-    if (!startsWith(k, "skep:")) module.callable[k] = METHOD;
+    if (!startsWith(k, "skep:") && !(chats && hooks[k])) module.callable[k] = METHOD;
   };
   if (module.isClass) ownFunctions(main.prototype, base, method);
   else if (typeof main === "function") module.callable.default = EXPORT;

@@ -42,7 +42,7 @@ function begin(name, tool, body, stack, read) {
 const valueOf = (out) => out.value;
 const nothing = () => {};
 
-const callText = (what, name, args) => `{"tool":${stringify(toWellFormed(name))},"args":${argumentsText(what, args)}}`;
+const callText = (what, name, args, mark = "") => `{"tool":${stringify(toWellFormed(name))},"args":${argumentsText(what, args)}${mark}}`;
 
 function invoke(name, args, stack) {
   const what = pathOf(name);
@@ -81,6 +81,7 @@ function narrowed(what, q, options) {
   if (typeof options !== "object") throw new TypeErrorClass(`${what}: the options are an object such as { server: "files", limit: 5 }`);
   if (options.server !== undefined) q.server = `${options.server}`;
   if (options.effect !== undefined) q.effect = `${options.effect}`;
+  if (options.schemas) q.schemas = true;
   if (options.limit !== undefined) {
     q.limit = +options.limit;
     if (!(q.limit >= 1) || q.limit % 1 !== 0) throw new TypeErrorClass(`${what}: limit is a whole number from 1 up`);
@@ -114,7 +115,7 @@ const describe = (names, options) => query("tools.describe", "tool.describe", ()
   return stringify(q);
 }, (out) => out.text ?? "");
 
-// A change is calls that are approved together. One that fails has those before it taken back.
+// A change is calls that are approved together, with those of their undos that are calls as well. One that fails has those before it taken back.
 const mostCalls = 256;
 
 function plan(title, calls) {
@@ -132,7 +133,7 @@ function plan(title, calls) {
     if (typeof undo === "function") back = undo;
     else if (undo !== undefined && undo !== null) {
       if (!isName(undo.tool)) throw new TypeErrorClass(`${what}: undo is a call such as { tool, args }, or a function`);
-      back = record({ tool: undo.tool, text: callText(`${what}, undo`, undo.tool, undo.args) });
+      back = record({ tool: undo.tool, text: callText(`${what}, undo`, undo.tool, undo.args, ',"undo":true') });
     }
     made[i] = record({ tool: c.tool, args: c.args, text: callText(what, c.tool, c.args), back });
   }
@@ -145,7 +146,11 @@ function change(title, calls) {
     refuseWhileLoading("tools.change");
     const made = plan(title, calls);
     let text = "";
-    for (let i = 0; i < made.length; i++) text += (i > 0 ? "," : "") + made[i].text;
+    for (let i = 0; i < made.length; i++) {
+      const { back } = made[i];
+      text += (i > 0 ? "," : "") + made[i].text;
+      if (back !== undefined && typeof back !== "function") text += `,${back.text}`;
+    }
     const asked = begin("tool.change", made.length === 1 ? made[0].tool : "", `{"title":${stringify(toWellFormed(title))},"calls":[${text}]}`, stack, nothing);
     return carryOut(asked, made, stack);
   } catch (e) {

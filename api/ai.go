@@ -1,0 +1,224 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/gateway"
+	"github.com/skep-dev/skep/gateway/wire"
+)
+
+// aiPrefix is before the paths of models' protocols.
+const aiPrefix = "/ai"
+
+// aiDoor is what a route of the model gateway is for. Its clients are those of the protocol: they bring keys as that has it, and get errors as it has them.
+type aiDoor struct {
+	protocol agent.Protocol // NoProtocol finds it by the request: the list of models has the form of who asks
+	op       wire.Op        // NoOp finds it by the path
+}
+
+// aiRequest is a request in some protocol of models, which package gateway answers.
+type aiRequest struct {
+	URL     string      `meta:"url"`
+	Headers [][2]string `meta:"headers"`
+	Body    []byte      `body:"raw"`
+}
+
+// aiLookup is one without a body.
+type aiLookup struct {
+	URL     string      `meta:"url"`
+	Headers [][2]string `meta:"headers"`
+}
+
+// aiRoutes are the endpoints of models. Those of OpenAI are there without /v1, too: its SDKs' base URLs end in it, and others' do not.
+func (s *Server) aiRoutes() (rs []route) {
+	ask := func(path, id, summary string, d aiDoor) {
+		rs = append(rs, route{
+			method: "POST", path: aiPrefix + path, id: id, summary: summary, ai: &d, limit: gateway.MaxBody, media: []string{typeAny},
+			endpoint: handle(func(ctx context.Context, q aiRequest) (raw, error) { return s.talkAI(ctx, d, q) }),
+		})
+	}
+	look := func(method, path, id, summary string, d aiDoor) {
+		rs = append(rs, route{
+			method: method, path: aiPrefix + path, id: id, summary: summary, ai: &d, media: []string{typeAny},
+			endpoint: handle(func(ctx context.Context, q aiLookup) (raw, error) {
+				return s.talkAI(ctx, d, aiRequest{URL: q.URL, Headers: q.Headers})
+			}),
+		})
+	}
+	for _, at := range []struct{ path, id string }{{"/v1", ""}, {"", "Short"}} {
+		ask(at.path+"/chat/completions", "aiChat"+at.id, "Ask a model: OpenAI chat completions", aiDoor{agent.ChatProtocol, wire.Generate})
+		ask(at.path+"/responses", "aiResponses"+at.id, "Ask a model: OpenAI responses", aiDoor{agent.ResponseProtocol, wire.Generate})
+		ask(at.path+"/responses/input_tokens", "aiInputTokens"+at.id, "Count the tokens of a request: OpenAI responses", aiDoor{agent.ResponseProtocol, wire.Count})
+		ask(at.path+"/embeddings", "aiEmbeddings"+at.id, "Make vectors of texts: OpenAI embeddings", aiDoor{agent.EmbedProtocol, wire.Embed})
+		look("GET", at.path+"/models", "aiModels"+at.id, "List models, in the form of who asks", aiDoor{agent.NoProtocol, wire.List})
+		look("GET", at.path+"/models/{path}", "aiModel"+at.id, "Show a model, in the form of who asks", aiDoor{agent.NoProtocol, wire.Describe})
+	}
+	ask("/v1/messages", "aiMessages", "Ask a model: Anthropic messages", aiDoor{agent.MessageProtocol, wire.Generate})
+	ask("/v1/messages/count_tokens", "aiCountTokens", "Count the tokens of a request: Anthropic messages", aiDoor{agent.MessageProtocol, wire.Count})
+	ask("/v1beta/models/{path}", "aiGemini", "Ask a model or count tokens: Gemini", aiDoor{agent.GeminiProtocol, wire.NoOp})
+	look("GET", "/v1beta/models", "aiGeminiModels", "List models: Gemini", aiDoor{agent.GeminiProtocol, wire.List})
+	look("GET", "/v1beta/models/{path}", "aiGeminiModel", "Show a model: Gemini", aiDoor{agent.GeminiProtocol, wire.Describe})
+	for _, at := range []struct{ path, id string }{{"", "aiProbe"}, {"/", "aiProbeRoot"}} {
+		rs = append(rs, route{method: "HEAD", path: aiPrefix + at.path, id: at.id, summary: "Find out whether there is a model gateway", endpoint: handle(s.probeAI), open: true})
+	}
+	return rs
+}
+
+func (s *Server) probeAI(context.Context, empty) (raw, error) {
+	if s.o.Models == nil {
+		return raw{}, errNoModels
+	}
+	return raw{}, nil
+}
+
+type empty struct{}
+
+var errNoModels = agent.Errorf(agent.NotFound, "this server has no model gateway")
+
+// in finds out the protocol of a request whose path is of more than one, and what it asks for.
+func (d aiDoor) in(path string, header http.Header) aiDoor {
+	if d.protocol == agent.NoProtocol {
+		d.protocol = agent.ChatProtocol
+		if header.Get("Anthropic-Version") != "" {
+			d.protocol = agent.MessageProtocol
+		}
+	}
+	if d.op == wire.NoOp {
+		d.op = wire.Generate
+		if strings.HasSuffix(path, ":countTokens") {
+			d.op = wire.Count
+		}
+	}
+	return d
+}
+
+// talkAI answers one request: whole, or as a stream.
+func (s *Server) talkAI(ctx context.Context, d aiDoor, q aiRequest) (raw, error) {
+	if s.o.Models == nil {
+		return raw{}, errNoModels
+	}
+	target, query, _ := strings.Cut(q.URL, "?")
+	header := make(http.Header, len(q.Headers))
+	for _, h := range q.Headers {
+		header.Add(h[0], h[1])
+	}
+	path := strings.TrimPrefix(target, aiPrefix)
+	d = d.in(path, header)
+	retry, err := strconv.Atoi(header.Get("X-Stainless-Retry-Count"))
+	if err != nil || retry < 0 {
+		retry = 0
+	}
+	r := &gateway.Request{Protocol: d.protocol, Op: d.op, Path: path, Query: query, Header: header, Body: q.Body, Retry: retry}
+	req := requestOf(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := watchGone(req.conn, cancel)
+	p := newAIPipe(req.conn, func(p *aiPipe) error { return s.o.Models.Serve(ctx, req.caller, r, p) })
+	if !p.begin() {
+		stop()
+		cancel()
+		if p.err != nil && !p.wrote {
+			return raw{}, p.err
+		}
+		return p.whole(), nil
+	}
+	return raw{stream: &stream{
+		status: p.status, contentType: p.header.Get("Content-Type"), header: headerList(p.header), body: p,
+		close: func() {
+			cancel()
+			p.stop()
+			stop()
+		},
+	}}, nil
+}
+
+// admitAI finds out who asks: with a virtual key, which is good for models alone, or with a token.
+func (s *Server) admitAI(req *request, r *route, c *fiber.Ctx) error {
+	if s.o.Models == nil {
+		return errNoModels
+	}
+	value, inURL := aiKey(c)
+	if value == "" {
+		return &agent.Error{
+			Kind: agent.Unauthenticated, Msg: "this needs a key", Hint: "make one with skep model key create, and send it as the protocol has it, or as Authorization: Bearer KEY",
+		}
+	}
+	asked := string(c.Request().Header.Peek(headerApp))
+	if asked == "" && !r.passes() {
+		asked = string(c.Request().URI().QueryArgs().Peek("app"))
+	}
+	if strings.HasPrefix(value, tokenPrefix) && !inURL { // tokens stay out of URLs, which are logged
+		tok, err := s.tokens.authenticate(req, "Bearer "+value)
+		switch {
+		case err == nil:
+			req.token = tok
+			if req.app, err = scope(tok, agent.App(asked), r); err != nil {
+				return err
+			}
+			req.caller = gateway.Caller{App: req.app}
+			_, err = s.rt.App(req, req.app)
+			return err
+		case agent.KindOf(err) != agent.Unauthenticated:
+			return err
+		}
+	}
+	k, err := s.st.ModelKeyByHash(req, sha256.Sum256([]byte(value)))
+	if err != nil {
+		return err
+	}
+	if asked != "" && agent.App(asked) != k.App {
+		return agent.Errorf(agent.Denied, "this key is for app %q alone, not for %.80q", k.App, asked)
+	}
+	req.app = k.App
+	req.caller = gateway.Caller{App: k.App, Agent: k.Agent, Session: k.Session, Run: k.Run, User: k.User, Key: k.ID}
+	if len(k.Models) > 0 {
+		req.caller.Models = k.Models
+	}
+	return nil
+}
+
+// aiKey is the key of a request, wherever the protocols have it.
+func aiKey(c *fiber.Ctx) (value string, inURL bool) {
+	h := &c.Request().Header
+	if scheme, v, _ := strings.Cut(string(h.Peek("Authorization")), " "); strings.EqualFold(scheme, "Bearer") && v != "" {
+		return strings.TrimSpace(v), false
+	}
+	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
+		if v := h.Peek(name); len(v) > 0 {
+			return string(v), false
+		}
+	}
+	return string(c.Request().URI().QueryArgs().Peek("key")), true
+}
+
+// failAI tells a client of the model gateway of an error, as its protocol has it. It reports whether it did.
+func (s *Server) failAI(c *fiber.Ctx, req *request, d aiDoor, err error) bool {
+	if s.o.Models == nil {
+		return false
+	}
+	header := http.Header{}
+	if v := c.Request().Header.Peek("Anthropic-Version"); len(v) > 0 {
+		header.Set("Anthropic-Version", string(v))
+	}
+	p := &aiPipe{}
+	err = s.o.Models.Refuse(d.in(string(c.Request().URI().Path()), header).protocol, err, p)
+	if err != nil || !p.wrote {
+		return false
+	}
+	c.Response().ResetBody()
+	s.mark(c, req)
+	out := p.whole()
+	for _, h := range out.header {
+		c.Response().Header.Set(h[0], h[1])
+	}
+	c.Response().Header.SetContentType(out.contentType)
+	c.Status(out.status)
+	c.Response().SetBodyRaw(out.body)
+	return true
+}

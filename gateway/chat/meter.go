@@ -1,0 +1,210 @@
+package chat
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/skep-dev/skep/gateway/sse"
+	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/openai"
+	"github.com/skep-dev/skep/gateway/wire/raw"
+	"github.com/tidwall/gjson"
+)
+
+// maxCalls bounds the ids of calls that a meter keeps.
+const maxCalls = 128
+
+func (codec) Meter(stream bool) wire.Meter {
+	if stream {
+		return &meter{p: sse.Parser{Max: wire.MaxFrame}}
+	}
+	return &whole{}
+}
+
+// meter reads a stream as it goes by. Ended is true from the last finish_reason on: some hosts send no [DONE], and usage comes between the two, so
+// whoever passes the stream on reads it to its end all the same.
+type meter struct {
+	p        sse.Parser
+	s        wire.MeterState
+	seen     uint64 // bits of the choices that have begun, and that have finished
+	finished uint64
+	done     bool
+}
+
+func (m *meter) Write(p []byte) { _ = m.p.Write(p, m.frame) }
+
+func (m *meter) State() wire.MeterState {
+	s := m.s
+	s.Ended = s.Fault == nil && (m.done || m.seen != 0 && m.seen&^m.finished == 0)
+	return s
+}
+
+// Broken makes the error frame after what has gone by, which may be half a frame.
+func (m *meter) Broken(f *wire.Fault) []byte {
+	b := codec{}.BrokenFrame(f)
+	if m.p.Within() {
+		b = append([]byte("\n\n"), b...)
+	}
+	return b
+}
+
+func (m *meter) frame(name string, data []byte) {
+	if string(bytes.TrimSpace(data)) == "[DONE]" {
+		m.done = true
+		return
+	}
+	r := gjson.ParseBytes(data)
+	if !r.IsObject() {
+		return
+	}
+	if e := r.Get("error"); e.IsObject() || e.Type == gjson.String {
+		m.fail(r)
+		return
+	}
+	if name == "error" {
+		m.fail(r)
+		return
+	}
+	r.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "id":
+			if m.s.ID == "" {
+				m.s.ID = openai.Short(v)
+			}
+		case "model":
+			if m.s.Model == "" {
+				m.s.Model = openai.Short(v)
+			}
+		case "service_tier":
+			m.s.Tier = openai.Short(v)
+		case "usage":
+			m.use(v)
+		case "x_groq":
+			m.use(v.Get("usage"))
+		case "choices":
+			v.ForEach(func(_, c gjson.Result) bool { m.choice(c); return true })
+		}
+		return true
+	})
+}
+
+func (m *meter) fail(r gjson.Result) {
+	if m.s.Fault == nil {
+		m.s.Fault = openai.StreamFault(r)
+	}
+}
+
+func (m *meter) use(v gjson.Result) {
+	if u := openai.Usage(v); u.Known {
+		m.s.Usage = u
+	}
+}
+
+func (m *meter) choice(c gjson.Result) {
+	bit := uint64(1) << (uint64(c.Get("index").Uint()) & 63)
+	m.seen |= bit
+	c.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "delta", "message":
+			message(&m.s, v)
+		case "usage":
+			m.use(v)
+		case "finish_reason":
+			if v.Type == gjson.String && v.Str != "" {
+				m.finished |= bit
+				m.s.Stop = stopOf(v.Str)
+				if v.Str == "error" {
+					m.fail(c)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// message reads a delta, or a whole message.
+func message(s *wire.MeterState, d gjson.Result) {
+	said := func(n int) {
+		s.Chars += n
+		s.Content = s.Content || n > 0
+	}
+	d.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "content":
+			if v.IsArray() {
+				v.ForEach(func(_, p gjson.Result) bool { said(len(p.Get("text").String())); return true })
+			} else {
+				said(len(v.Str))
+			}
+		case "reasoning_content", "refusal":
+			said(len(v.Str))
+		case "reasoning":
+			if !d.Get("reasoning_content").Exists() {
+				said(len(v.Str))
+			}
+		case "reasoning_details":
+			v.ForEach(func(_, p gjson.Result) bool {
+				if p.Get("data").Type == gjson.String || p.Get("signature").Type == gjson.String {
+					s.Signed, s.Content = true, true
+				}
+				return true
+			})
+		case "function_call":
+			said(len(v.Get("arguments").String()) + len(v.Get("name").Str))
+		case "images", "audio":
+			s.Content = s.Content || v.IsArray() || v.IsObject()
+		case "tool_calls":
+			v.ForEach(func(_, c gjson.Result) bool {
+				s.Content = true
+				said(len(c.Get("function.arguments").String()) + len(c.Get("function.name").Str) + len(c.Get("custom.input").Str))
+				id := c.Get("id")
+				if id.Type == gjson.String && id.Str != "" && len(id.Str) <= 256 && len(s.Calls) < maxCalls && !has(s.Calls, id.Str) {
+					s.Calls = append(s.Calls, strings.Clone(id.Str))
+				}
+				return true
+			})
+		}
+		return true
+	})
+}
+
+func has(list []string, s string) bool {
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i] == s {
+			return true
+		}
+	}
+	return false
+}
+
+// whole reads an answer that is no stream.
+type whole struct {
+	body []byte
+	over bool
+	read int
+	s    wire.MeterState
+}
+
+func (w *whole) Write(p []byte) {
+	if w.over || len(w.body)+len(p) > wire.MaxFrame {
+		w.over, w.body = true, nil
+		w.s.Content = true
+		return
+	}
+	w.body = append(w.body, p...)
+}
+
+func (w *whole) State() wire.MeterState {
+	if w.over || len(w.body) == w.read {
+		return w.s
+	}
+	w.read = len(w.body)
+	if !raw.Valid(w.body) {
+		return w.s
+	}
+	m := meter{}
+	m.frame("", w.body)
+	w.s = m.State()
+	w.s.Ended = w.s.Fault == nil
+	return w.s
+}

@@ -1,0 +1,9 @@
+package response
+
+import (
+	"testing"
+
+	"github.com/skep-dev/skep/gateway/wire/openai/clienttest"
+)
+
+func TestRealClientsReadWhatIsWritten(t *testing.T) { clienttest.Run(t, Codec, "responses") }
