@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run demo check lint test race fuzz fault sim crash crash-code storm sdk-tests bench soak soak-models golden guest build
+.PHONY: help run demo check lint test race fuzz fault sim crash crash-code crash-boxes storm sdk-tests bench soak soak-models golden guest build
 
 FUZZTIME ?= 60s
 FAULTTIME ?= 60s
@@ -13,8 +13,9 @@ STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.7.0
 help:   ## list the targets
 	@sed -n 's/^\([a-z-]*\): *## */\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-build:  ## build bin/skep
+build:  ## build bin/skep, and beside it the driver that runs in each sandbox
 	go build -o bin/skep ./cmd/skep
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/skep-driver ./cmd/skep-driver
 
 run:    ## start a server on 127.0.0.1:4747
 	go run ./cmd/skep serve
@@ -55,6 +56,9 @@ crash:  ## kill servers under load for TIME, or KILLS times, and look at what is
 
 crash-code: ## the same with scripts of code mode whose calls a person answers for
 	go run ./internal/crash --code --for $(TIME) --kills $(KILLS) $(FLAGS)
+
+crash-boxes: ## kill servers, containers and the drivers in them while a command-line agent works there; needs root and Docker
+	go run ./internal/crash --boxes --for $(TIME) --kills $(KILLS) $(FLAGS)
 
 storm:  ## ALARMS alarms that are due within a minute, with a kill in the middle; more flags in FLAGS
 	go run ./internal/crash --storm $(ALARMS) $(FLAGS)

@@ -174,7 +174,7 @@ type Start struct {
 	// Code is a script of code mode, which is run in place of a function of the agent's: for the agent itself, in an instance of its own. A script
 	// cannot begin another.
 	Code  string   `json:"code,omitempty"`
-	Tools []string `json:"tools,omitempty"` // of those that the agent is granted: names, or SERVER.*; all unless given
+	Tools []string `json:"tools,omitzero"` // of those that the agent is granted: names, or SERVER.*; nil means all
 }
 
 // Started names it.

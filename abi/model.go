@@ -162,7 +162,7 @@ const (
 // MessageStarted tells that an answer begins.
 type MessageStarted struct {
 	ID      string `json:"id"`
-	Attempt int    `json:"attempt"` // from 1
+	Attempt int    `json:"attempt"` // the life of the run in which the model was asked: 1 unless the run was taken up again before
 	Model   string `json:"model,omitempty"`
 }
 

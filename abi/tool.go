@@ -28,6 +28,9 @@ type ToolCall struct {
 	// Undo marks a call that takes another back. In a ToolChange it follows the one that it takes back, and is approved with it; it is then made with
 	// the same mark, if it is needed.
 	Undo bool `json:"undo,omitempty"`
+
+	// Permission says for which PermissionAsked of a sandbox's CLI the call stands; a question to a person about it is taken back by sandbox.withdraw.
+	Permission string `json:"permission,omitempty"`
 }
 
 // ToolResult is what it returned: its structured content where there is some, else what its text is as JSON, else its text. What is no

@@ -82,6 +82,7 @@ type Agent struct {
 	Grants      Grants            `json:"grants"`
 	Limits      Limits            `json:"limits"` // zero fields mean the defaults
 	Quota       Quota             `json:"quota,omitzero"`
+	Sandbox     *SandboxUse       `json:"sandbox,omitempty"` // that it works in; nil for one that has none
 	Created     time.Time         `json:"created"`
 	Updated     time.Time         `json:"updated"`
 }

@@ -111,7 +111,7 @@ type ApprovalAnswer struct {
 type ApprovalAnswered struct {
 	ApprovalAnswer
 	ID  ApprovalID `json:"id"`
-	By  string     `json:"by"` // token's id and name, "link", or "timeout"
+	By  string     `json:"by"` // token's id and name, "link", "timeout", or "cli" when the CLI that asked does not any more
 	Due time.Time  `json:"due,omitzero"`
 }
 

@@ -46,6 +46,8 @@ const (
 	EventMessageStarted // a model's answer that is shown begins; data: {"id", "attempt"}
 	EventMessageDelta   // what it says next; data: {"id", "attempt", "index", "type", "offset", "text"}
 	EventMessageDone    // it has ended; data: {"id", "attempt", "stop", "usage"}
+
+	EventCLI // what happened in a sandbox, as package driver has it; Name is its type, data that of the type with the turn as "turn"
 )
 
 var eventNames = [...]string{
@@ -54,7 +56,7 @@ var eventNames = [...]string{
 	"run.waiting", "run.resumed", "run.paused", "run.uncertain", "event.received", "step.started", "step.ended", "state.changed",
 	"instance.created", "instance.upgraded", "alarm.fired", "alarm.failed", "socket.connected", "socket.disconnected",
 	"tool.called", "tool.returned", "approval.requested", "approval.answered",
-	"message.started", "message.delta", "message.done",
+	"message.started", "message.delta", "message.done", "cli",
 }
 
 func (k EventKind) String() string               { return nameOf(eventNames[:], k) }
@@ -71,7 +73,7 @@ type Event struct {
 	Seq  int64           `json:"seq"`
 	Time time.Time       `json:"time"`
 	Kind EventKind       `json:"kind"`
-	Name string          `json:"name,omitempty"` // for EventEmit
+	Name string          `json:"name,omitempty"` // where the kind has one
 	Run  RunID           `json:"run,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
 }

@@ -37,7 +37,7 @@ type Provider struct {
 	App         App               `json:"app"`
 	Description string            `json:"description,omitempty"`
 	URL         string            `json:"url,omitempty"`      // as the vendor's own SDK takes it; empty with Script
-	Protocols   []Protocol        `json:"protocols"`          // the first that fits is used
+	Protocols   []Protocol        `json:"protocols"`          // best first; the client's own is used where it is among them
 	Keys        []ProviderKey     `json:"keys,omitempty"`     // one of them for each call; none for servers that ask for none
 	Auth        string            `json:"auth,omitempty"`     // header that takes the key: Authorization (as Bearer) or another; as the protocol has it unless set
 	Header      map[string]string `json:"header,omitempty"`   // sent with each call
@@ -141,11 +141,11 @@ type ModelKey struct {
 	ID       string    `json:"id"`
 	Name     string    `json:"name"`
 	App      App       `json:"app"`
-	Agent    string    `json:"agent,omitempty"` // on whose behalf it calls
-	Session  SessionID `json:"session,omitempty"`
-	Run      RunID     `json:"run,omitempty"`    // it dies with the run
-	User     string    `json:"user,omitempty"`   // whom its calls are counted for; a request may not say otherwise
-	Models   []string  `json:"models,omitempty"` // routes as @NAME and models as PROVIDER/MODEL that it may ask for, with *; empty means all of the app's
+	Agent    string    `json:"agent,omitempty"`   // on whose behalf it calls
+	Session  SessionID `json:"session,omitempty"` // that its calls are counted for
+	Run      RunID     `json:"run,omitempty"`     // it dies with the run
+	User     string    `json:"user,omitempty"`    // whom its calls are counted for; a request may not say otherwise
+	Models   []string  `json:"models,omitempty"`  // routes as @NAME and models as PROVIDER/MODEL that it may ask for, with *; empty means all of the app's
 	Disabled bool      `json:"disabled,omitempty"`
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires,omitzero"` // zero means never
@@ -184,9 +184,10 @@ const (
 	EachAgent
 	EachKey
 	EachUser
+	EachOrg // all apps of the server together; such limits are the default app's
 )
 
-var limitEachNames = [...]string{"app", "agent", "key", "user"}
+var limitEachNames = [...]string{"app", "agent", "key", "user", "org"}
 
 func (e LimitEach) String() string               { return nameOf(limitEachNames[:], e) }
 func (e LimitEach) MarshalText() ([]byte, error) { return []byte(e.String()), nil }

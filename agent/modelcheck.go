@@ -19,7 +19,7 @@ const (
 	MaxModelWindow  = 31 * 24 * time.Hour
 )
 
-// Builtin finders of guardrails.
+// GuardFinders names what a guardrail can find without a pattern.
 func GuardFinders() []string {
 	return []string{"email", "card", "iban", "phone", "ip", "key", "jwt", "private_key"}
 }
@@ -216,7 +216,10 @@ func (l *ModelLimit) Check() error {
 	if l.Unpriced > 0 && l.Spend == 0 {
 		return Errorf(Invalid, `field "unpriced" is for a limit with "spend"`)
 	}
-	if l.Each == EachApp && len(l.Match) > 0 {
+	if l.Each == EachOrg && l.App != DefaultApp {
+		return &Error{Kind: Invalid, Msg: "a limit of all apps together is the default app's, and not one of " + string(l.App), Hint: "set it there: --app " + string(DefaultApp)}
+	}
+	if (l.Each == EachApp || l.Each == EachOrg) && len(l.Match) > 0 {
 		return Errorf(Invalid, `field "match" is for a limit of each agent, key or user`)
 	}
 	if name, ok := strings.CutPrefix(l.Instead, "@"); l.Instead != "" && (!ok || CheckName("route", name) != nil) {

@@ -72,8 +72,6 @@ type ModelLog struct {
 	Truncated bool          `json:"truncated,omitempty"` // more was said than is kept
 }
 
-const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
 // LogName turns the id of a call into a name that sorts the newest first, and back. It is "" for what is no id.
 func LogName(call string) string {
 	if len(call) != ulid.EncodedSize {
@@ -81,11 +79,11 @@ func LogName(call string) string {
 	}
 	var b strings.Builder
 	for i := range len(call) {
-		at := strings.IndexByte(crockford, call[i])
+		at := strings.IndexByte(ulid.Encoding, call[i])
 		if at < 0 {
 			return ""
 		}
-		b.WriteByte(crockford[len(crockford)-1-at])
+		b.WriteByte(ulid.Encoding[len(ulid.Encoding)-1-at])
 	}
 	return b.String()
 }

@@ -208,7 +208,7 @@ func pathHas(pattern, path string) bool {
 		if p == "**" {
 			return true
 		}
-		if !glob(p, s) || patternOn != pathOn {
+		if !Glob(p, s) || patternOn != pathOn {
 			return false
 		}
 		if !patternOn {
@@ -218,8 +218,8 @@ func pathHas(pattern, path string) bool {
 	}
 }
 
-// glob matches text against a pattern in which "*" stands for any text.
-func glob(pattern, text string) bool {
+// Glob reports whether text is what a pattern says, in which * stands for any text.
+func Glob(pattern, text string) bool {
 	head, rest, more := strings.Cut(pattern, "*")
 	if !more {
 		return pattern == text

@@ -52,6 +52,8 @@ type Tool struct {
 	// Undo, when the tool's server declares it, is the method that takes a call of this one back. It gets the arguments and
 	// the result of the call, as {"args", "result"}.
 	Undo string `json:"undo,omitempty"`
+
+	Hidden bool `json:"-"` // no list has it: Skep calls it itself
 }
 
 // EffectFrom says who has said what a tool's effect is.

@@ -12,12 +12,13 @@ import (
 // newAgent is what a caller says of an agent to create.
 type newAgent struct {
 	Name        string            `json:"name"`
-	Plugin      string            `json:"plugin" doc:"name for the newest version, or name@version to pin one"`
+	Plugin      string            `json:"plugin,omitempty" doc:"name for the newest version, or name@version to pin one; none for an agent that a CLI in its sandbox runs"`
 	Description string            `json:"description,omitempty"`
 	Config      map[string]string `json:"config,omitempty" doc:"plain settings the code may read; never secrets"`
 	Grants      agent.Grants      `json:"grants,omitzero"`
 	Limits      agent.Limits      `json:"limits,omitzero"`
 	Quota       agent.Quota       `json:"quota,omitzero"`
+	Sandbox     *agent.SandboxUse `json:"sandbox,omitempty"`
 }
 
 type createAgentRequest struct {
@@ -28,7 +29,10 @@ type createAgentRequest struct {
 func (s *Server) createAgent(ctx context.Context, q createAgentRequest) (made[agent.Agent], error) {
 	b := q.Body
 	a := agent.Agent{
-		App: appOf(ctx), Name: b.Name, Plugin: b.Plugin, Description: b.Description, Config: b.Config, Grants: b.Grants, Limits: b.Limits, Quota: b.Quota,
+		App: appOf(ctx), Name: b.Name, Plugin: b.Plugin, Description: b.Description, Config: b.Config, Grants: b.Grants, Limits: b.Limits, Quota: b.Quota, Sandbox: b.Sandbox,
+	}
+	if a.Plugin == "" && (a.Sandbox == nil || a.Sandbox.CLI == "") {
+		return made[agent.Agent]{}, &agent.Error{Kind: agent.Invalid, Msg: `field "plugin" is missing`, Hint: "only an agent whose sandbox has a cli needs no code"}
 	}
 	if err := judge(requestOf(ctx).token, agent.Agent{}, a); err != nil {
 		return made[agent.Agent]{}, err

@@ -22,6 +22,7 @@ import (
 	"github.com/skep-dev/skep/gateway"
 	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime"
+	"github.com/skep-dev/skep/sandbox/keeper"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/tools"
 	toolmcp "github.com/skep-dev/skep/tools/mcp"
@@ -46,6 +47,7 @@ type Options struct {
 	OAuth     *toolmcp.OAuth   // authorizes Skep with servers of tools; nil authorizes with none
 	Tracer    trace.Tracer     // nil records nothing
 	Models    *gateway.Gateway // the model gateway; nil means that there is none
+	Sandboxes *keeper.Keeper   // the same as the runtime's; nil means that there are none
 	MCPKey    []byte           // seals what MCP clients carry between calls; drawn anew unless given
 	MCPWait   time.Duration    // how long a call of an MCP client waits for a person; 0 means 45 s
 }

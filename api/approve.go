@@ -57,8 +57,10 @@ func newLinkKey() []byte {
 
 // loggedPath is a path as a log may have it.
 func loggedPath(path string) string {
-	if strings.HasPrefix(path, approvePath) {
-		return approvePath + "..."
+	for _, p := range []string{approvePath, previewPath} {
+		if strings.HasPrefix(path, p) {
+			return p + "..."
+		}
 	}
 	return path
 }

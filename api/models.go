@@ -22,25 +22,25 @@ func (s *Server) modelRoutes() []route {
 		{method: "GET", path: "/v1/models", id: "listModels", summary: "List what may be asked for: routes, and models that providers say they have", endpoint: handle(s.listModels)},
 
 		{method: "PUT", path: "/v1/models/providers/{name}", id: "putProvider", summary: "Set a provider of models", owner: "set providers of models", endpoint: handle(s.putProvider), limit: maxProvider},
-		{method: "GET", path: "/v1/models/providers", id: "listProviders", summary: "List providers of models, by name", endpoint: handle(s.listProviders)},
-		{method: "GET", path: "/v1/models/providers/{name}", id: "getProvider", summary: "Show a provider of models", endpoint: handle(s.getProvider)},
-		{method: "DELETE", path: "/v1/models/providers/{name}", id: "deleteProvider", summary: "Delete a provider of models", status: 204, owner: "delete providers of models", endpoint: handle(s.deleteProvider)},
+		{method: "GET", path: "/v1/models/providers", id: "listProviders", summary: "List providers of models, by name", endpoint: handle(providerSpace.page(s))},
+		{method: "GET", path: "/v1/models/providers/{name}", id: "getProvider", summary: "Show a provider of models", endpoint: handle(providerSpace.show(s))},
+		{method: "DELETE", path: "/v1/models/providers/{name}", id: "deleteProvider", summary: "Delete a provider of models", status: 204, owner: "delete providers of models", endpoint: handle(providerSpace.drop(s))},
 		{method: "GET", path: "/v1/models/providers/{name}/record", id: "recordProvider", summary: "Record calls to a provider from now on, as lines of a script that tells its answers again", owner: "record calls to providers", endpoint: handle(s.recordProvider), media: []string{typeNDJSON}},
 
 		{method: "PUT", path: "/v1/models/routes/{name}", id: "putModelRoute", summary: "Set a route to models", endpoint: handle(s.putModelRoute)},
-		{method: "GET", path: "/v1/models/routes", id: "listModelRoutes", summary: "List routes to models, by name", endpoint: handle(s.listModelRoutes)},
-		{method: "GET", path: "/v1/models/routes/{name}", id: "getModelRoute", summary: "Show a route to models", endpoint: handle(s.getModelRoute)},
-		{method: "DELETE", path: "/v1/models/routes/{name}", id: "deleteModelRoute", summary: "Delete a route to models", status: 204, endpoint: handle(s.deleteModelRoute)},
+		{method: "GET", path: "/v1/models/routes", id: "listModelRoutes", summary: "List routes to models, by name", endpoint: handle(routeSpace.page(s))},
+		{method: "GET", path: "/v1/models/routes/{name}", id: "getModelRoute", summary: "Show a route to models", endpoint: handle(routeSpace.show(s))},
+		{method: "DELETE", path: "/v1/models/routes/{name}", id: "deleteModelRoute", summary: "Delete a route to models", status: 204, endpoint: handle(routeSpace.drop(s))},
 
 		{method: "PUT", path: "/v1/models/limits/{name}", id: "putModelLimit", summary: "Set a limit of requests, tokens or spending", owner: "set limits of models", endpoint: handle(s.putModelLimit)},
-		{method: "GET", path: "/v1/models/limits", id: "listModelLimits", summary: "List limits, by name", endpoint: handle(s.listModelLimits)},
-		{method: "GET", path: "/v1/models/limits/{name}", id: "getModelLimit", summary: "Show a limit", endpoint: handle(s.getModelLimit)},
+		{method: "GET", path: "/v1/models/limits", id: "listModelLimits", summary: "List limits, by name", endpoint: handle(limitSpace.page(s))},
+		{method: "GET", path: "/v1/models/limits/{name}", id: "getModelLimit", summary: "Show a limit", endpoint: handle(limitSpace.show(s))},
 		{method: "DELETE", path: "/v1/models/limits/{name}", id: "deleteModelLimit", summary: "Delete a limit", status: 204, owner: "delete limits of models", endpoint: handle(s.deleteModelLimit)},
 
 		{method: "PUT", path: "/v1/models/guardrails/{name}", id: "putGuardrail", summary: "Set a guardrail, which looks at what goes to models and comes from them", owner: "set guardrails", endpoint: handle(s.putGuardrail)},
-		{method: "GET", path: "/v1/models/guardrails", id: "listGuardrails", summary: "List guardrails, by name", endpoint: handle(s.listGuardrails)},
-		{method: "GET", path: "/v1/models/guardrails/{name}", id: "getGuardrail", summary: "Show a guardrail", endpoint: handle(s.getGuardrail)},
-		{method: "DELETE", path: "/v1/models/guardrails/{name}", id: "deleteGuardrail", summary: "Delete a guardrail", status: 204, owner: "delete guardrails", endpoint: handle(s.deleteGuardrail)},
+		{method: "GET", path: "/v1/models/guardrails", id: "listGuardrails", summary: "List guardrails, by name", endpoint: handle(guardSpace.page(s))},
+		{method: "GET", path: "/v1/models/guardrails/{name}", id: "getGuardrail", summary: "Show a guardrail", endpoint: handle(guardSpace.show(s))},
+		{method: "DELETE", path: "/v1/models/guardrails/{name}", id: "deleteGuardrail", summary: "Delete a guardrail", status: 204, owner: "delete guardrails", endpoint: handle(guardSpace.drop(s))},
 
 		{method: "GET", path: "/v1/models/logging", id: "getModelLogging", summary: "Show what is kept of what models are asked", endpoint: handle(s.getModelLogging)},
 		{method: "PUT", path: "/v1/models/logging", id: "putModelLogging", summary: "Say how long what models are asked and answer is kept", owner: "keep what models are asked", endpoint: handle(s.putModelLogging)},
@@ -63,7 +63,7 @@ func (s *Server) listModels(ctx context.Context, _ empty) (list[gateway.ModelInf
 	return listOf(all, "", err)
 }
 
-// modelSpace is one kind of records about models.
+// modelSpace is one kind of records about models, with the endpoints that are the same for all kinds.
 type modelSpace[T any] struct {
 	docs store.Docs
 	noun string
@@ -94,8 +94,8 @@ var (
 	}}
 )
 
-// putModel stores a record. Its revision is the one that it must have, or 0 for whatever is there.
-func putModel[T any](ctx context.Context, s *Server, sp modelSpace[T], name string, v T, detail string) (T, error) {
+// put stores a record. Its revision is the one that it must have, or 0 for whatever is there.
+func (sp modelSpace[T]) put(ctx context.Context, s *Server, name string, v T, detail string) (T, error) {
 	var none T
 	m := sp.meta(&v)
 	*m.name, *m.app = name, appOf(ctx)
@@ -104,19 +104,13 @@ func putModel[T any](ctx context.Context, s *Server, sp modelSpace[T], name stri
 	}
 	want := *m.revision
 	for try := 0; ; try++ {
-		was, err := getModel(ctx, s, sp, name)
-		switch agent.KindOf(err) {
-		case agent.NotFound:
-			*sp.meta(&was).revision = 0
-		default:
-			if err != nil {
-				return none, err
-			}
+		was, err := sp.read(ctx, s, name)
+		if err != nil && agent.KindOf(err) != agent.NotFound {
+			return none, err
 		}
-		old := sp.meta(&was)
-		rev := *old.revision
-		if want != 0 {
-			rev = want
+		old, rev := sp.meta(&was), want
+		if want == 0 {
+			rev = *old.revision
 		}
 		now := s.o.Now().UTC()
 		*m.changed, *m.created, *m.revision = now, *old.created, 0
@@ -135,31 +129,42 @@ func putModel[T any](ctx context.Context, s *Server, sp modelSpace[T], name stri
 	}
 }
 
-func getModel[T any](ctx context.Context, s *Server, sp modelSpace[T], name string) (v T, err error) {
+func (sp modelSpace[T]) read(ctx context.Context, s *Server, name string) (v T, err error) {
 	rev, err := s.st.Doc(ctx, sp.docs, appOf(ctx), name, &v)
 	*sp.meta(&v).revision = rev
 	return v, err
 }
 
-func listModel[T any](ctx context.Context, s *Server, sp modelSpace[T], q pageQuery) (list[T], error) {
-	var all []T
-	next, err := s.st.Docs(ctx, sp.docs, appOf(ctx), "", q.page(), func(name string, rev int64, data []byte) error {
-		var v T
-		if err := json.Unmarshal(data, &v); err != nil {
-			return fmt.Errorf("%s %s: %w", sp.noun, name, err)
-		}
-		*sp.meta(&v).revision = rev
-		all = append(all, v)
-		return nil
-	})
-	return listOf(all, next, err)
+// show returns the endpoint that shows a record.
+func (sp modelSpace[T]) show(s *Server) func(context.Context, modelRequest) (T, error) {
+	return func(ctx context.Context, q modelRequest) (T, error) { return sp.read(ctx, s, q.Name) }
 }
 
-func deleteModel[T any](ctx context.Context, s *Server, sp modelSpace[T], name string) (nothing, error) {
-	if err := s.st.DeleteDoc(ctx, sp.docs, appOf(ctx), name, store.AnyRev); err != nil {
-		return nothing{}, err
+// page returns the endpoint that lists records by name.
+func (sp modelSpace[T]) page(s *Server) func(context.Context, pageQuery) (list[T], error) {
+	return func(ctx context.Context, q pageQuery) (list[T], error) {
+		var all []T
+		next, err := s.st.Docs(ctx, sp.docs, appOf(ctx), "", q.page(), func(name string, rev int64, data []byte) error {
+			var v T
+			if err := json.Unmarshal(data, &v); err != nil {
+				return fmt.Errorf("%s %s: %w", sp.noun, name, err)
+			}
+			*sp.meta(&v).revision = rev
+			all = append(all, v)
+			return nil
+		})
+		return listOf(all, next, err)
 	}
-	return nothing{}, s.audit(ctx, "model."+sp.noun+".delete", name, "")
+}
+
+// drop returns the endpoint that deletes a record.
+func (sp modelSpace[T]) drop(s *Server) func(context.Context, modelRequest) (nothing, error) {
+	return func(ctx context.Context, q modelRequest) (nothing, error) {
+		if err := s.st.DeleteDoc(ctx, sp.docs, appOf(ctx), q.Name, store.AnyRev); err != nil {
+			return nothing{}, err
+		}
+		return nothing{}, s.audit(ctx, "model."+sp.noun+".delete", q.Name, "")
+	}
 }
 
 type modelRequest struct {
@@ -219,23 +224,11 @@ func (s *Server) putProvider(ctx context.Context, q putProviderRequest) (agent.P
 	for _, k := range p.Keys {
 		detail += ", key " + k.Secret
 	}
-	out, err := putModel(ctx, s, providerSpace, q.Name, p, detail)
+	out, err := providerSpace.put(ctx, s, q.Name, p, detail)
 	if err == nil && s.o.Models != nil {
 		s.o.Models.Reset(out.App, out.Name)
 	}
 	return out, err
-}
-
-func (s *Server) getProvider(ctx context.Context, q modelRequest) (agent.Provider, error) {
-	return getModel(ctx, s, providerSpace, q.Name)
-}
-
-func (s *Server) listProviders(ctx context.Context, q pageQuery) (list[agent.Provider], error) {
-	return listModel(ctx, s, providerSpace, q)
-}
-
-func (s *Server) deleteProvider(ctx context.Context, q modelRequest) (nothing, error) {
-	return deleteModel(ctx, s, providerSpace, q.Name)
 }
 
 // routeInput is what a caller says of a route.
@@ -277,24 +270,12 @@ func (s *Server) putModelRoute(ctx context.Context, q putModelRouteRequest) (age
 		}
 		words = append(words, strings.TrimSuffix(c.Provider+"/"+c.Model, "/"))
 	}
-	return putModel(ctx, s, routeSpace, q.Name, r, strings.Join(words, ", "))
-}
-
-func (s *Server) getModelRoute(ctx context.Context, q modelRequest) (agent.ModelRoute, error) {
-	return getModel(ctx, s, routeSpace, q.Name)
-}
-
-func (s *Server) listModelRoutes(ctx context.Context, q pageQuery) (list[agent.ModelRoute], error) {
-	return listModel(ctx, s, routeSpace, q)
-}
-
-func (s *Server) deleteModelRoute(ctx context.Context, q modelRequest) (nothing, error) {
-	return deleteModel(ctx, s, routeSpace, q.Name)
+	return routeSpace.put(ctx, s, q.Name, r, strings.Join(words, ", "))
 }
 
 // limitInput is what a caller says of a limit.
 type limitInput struct {
-	Each     agent.LimitEach `json:"each,omitempty" doc:"whose use is counted together: app, agent, key or user; app unless given"`
+	Each     agent.LimitEach `json:"each,omitempty" doc:"whose use is counted together: app, agent, key, user, or org for all apps; app unless given"`
 	Match    []string        `json:"match,omitempty" doc:"only agents or users with these names, or keys with these ids; patterns with *"`
 	Models   []string        `json:"models,omitempty" doc:"only calls of these: @ROUTE or PROVIDER/MODEL, with *"`
 	Window   time.Duration   `json:"window" doc:"a minute to 31 days; from a day on whole days in UTC, today included"`
@@ -313,22 +294,35 @@ type putModelLimitRequest struct {
 
 func (s *Server) putModelLimit(ctx context.Context, q putModelLimitRequest) (agent.ModelLimit, error) {
 	b := q.Body
-	return putModel(ctx, s, limitSpace, q.Name, agent.ModelLimit{
+	if err := s.mayLimit(ctx, q.Name, b.Each); err != nil {
+		return agent.ModelLimit{}, err
+	}
+	return limitSpace.put(ctx, s, q.Name, agent.ModelLimit{
 		Each: b.Each, Match: b.Match, Models: b.Models, Window: b.Window, Requests: b.Requests, Tokens: b.Tokens, Spend: b.Spend, Unpriced: b.Unpriced,
 		Instead: b.Instead, Revision: b.Revision,
 	}, fmt.Sprintf("each %s in %s: %d requests, %d tokens, %d micro", b.Each, b.Window, b.Requests, b.Tokens, b.Spend))
 }
 
-func (s *Server) getModelLimit(ctx context.Context, q modelRequest) (agent.ModelLimit, error) {
-	return getModel(ctx, s, limitSpace, q.Name)
-}
-
-func (s *Server) listModelLimits(ctx context.Context, q pageQuery) (list[agent.ModelLimit], error) {
-	return listModel(ctx, s, limitSpace, q)
+// mayLimit refuses to have a limit of all apps together made, changed or deleted by who may speak for one app only.
+func (s *Server) mayLimit(ctx context.Context, name string, each agent.LimitEach) error {
+	if requestOf(ctx).token.App == "" {
+		return nil
+	}
+	was, err := limitSpace.read(ctx, s, name)
+	if err != nil && agent.KindOf(err) != agent.NotFound {
+		return err
+	}
+	if each != agent.EachOrg && (err != nil || was.Each != agent.EachOrg) {
+		return nil
+	}
+	return &agent.Error{Kind: agent.Denied, Msg: "a limit of all apps together is not for a token of one app", Hint: "use a token of an owner that is bound to no app"}
 }
 
 func (s *Server) deleteModelLimit(ctx context.Context, q modelRequest) (nothing, error) {
-	return deleteModel(ctx, s, limitSpace, q.Name)
+	if err := s.mayLimit(ctx, q.Name, agent.EachApp); err != nil {
+		return nothing{}, err
+	}
+	return limitSpace.drop(s)(ctx, q)
 }
 
 // guardInput is what a caller says of a guardrail.
@@ -351,20 +345,8 @@ type putGuardrailRequest struct {
 
 func (s *Server) putGuardrail(ctx context.Context, q putGuardrailRequest) (agent.Guardrail, error) {
 	b := q.Body
-	return putModel(ctx, s, guardSpace, q.Name, agent.Guardrail{
+	return guardSpace.put(ctx, s, q.Name, agent.Guardrail{
 		Find: b.Find, Patterns: b.Patterns, Words: b.Words, Prompt: b.Prompt, Response: b.Response, Block: b.Block, Agents: b.Agents, Models: b.Models,
 		Revision: b.Revision,
 	}, fmt.Sprintf("find %s, %d patterns, %d words, block %t", strings.Join(b.Find, ","), len(b.Patterns), len(b.Words), b.Block))
-}
-
-func (s *Server) getGuardrail(ctx context.Context, q modelRequest) (agent.Guardrail, error) {
-	return getModel(ctx, s, guardSpace, q.Name)
-}
-
-func (s *Server) listGuardrails(ctx context.Context, q pageQuery) (list[agent.Guardrail], error) {
-	return listModel(ctx, s, guardSpace, q)
-}
-
-func (s *Server) deleteGuardrail(ctx context.Context, q modelRequest) (nothing, error) {
-	return deleteModel(ctx, s, guardSpace, q.Name)
 }

@@ -202,6 +202,7 @@ func (s *Server) table() []route {
 		})
 	}
 	rs = append(rs, s.mcpRoutes(call)...)
+	rs = append(rs, s.sandboxRoutes()...)
 	rs = append(rs, s.modelRoutes()...)
 	rs = append(rs, s.aiRoutes()...)
 	for i := range rs {

@@ -67,7 +67,7 @@ func (s *schemas) of(t reflect.Type) object {
 		return object{"type": "string"}
 	case reflect.Bool:
 		return object{"type": "boolean"}
-	case reflect.Int, reflect.Int64, reflect.Uint64:
+	case reflect.Int, reflect.Int64, reflect.Uint64, reflect.Uint32:
 		return object{"type": "integer", "format": "int64"}
 	case reflect.Float64:
 		return object{"type": "number"}

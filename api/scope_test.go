@@ -104,6 +104,12 @@ func (r *rig) other(name agent.App) other {
 	must(r.s.st.PutModelLog(ctx, agent.ModelLog{Call: loggedCall, App: name, Asked: "bees-model", Source: agent.FromProvider}))
 	modelKey, err := cl.CreateModelKey(ctx, client.NewModelKey{Name: "bees-key"})
 	must(err)
+	_, err = cl.PutEnvironment(ctx, agent.Environment{Name: "bees-env", Image: "bees/image"})
+	must(err)
+	box := agent.NewSandboxID(r.s.o.Now())
+	must(r.s.st.PutSandbox(ctx, agent.SandboxRecord{Sandbox: agent.Sandbox{
+		ID: box, App: name, Agent: "bees-agent", For: "agent/" + string(a.ID), Environment: "bees-env@1", Provider: "docker", Generation: 1, State: agent.SandboxReady, Created: r.s.o.Now(),
+	}}, 10))
 	_, tok := r.as(agent.Owner, name)
 	return other{
 		params: map[string]string{
@@ -116,6 +122,8 @@ func (r *rig) other(name agent.App) other {
 			"/ai/models/{path}": "bees-model", "/ai/v1/models/{path}": "bees-model", "/ai/v1beta/models/{path}": "bees-provider/bees-model:generateContent",
 			"/v1/tools/servers/{name}": "bees-server", "/v1/tools/{name}": "bees-server.look",
 			"/v1/models/providers/{name}": "bees-provider", "/v1/models/routes/{name}": "bees-route", "/v1/models/limits/{name}": "bees-limit",
+			"/v1/environments/{name}": "bees-env", "/v1/sandboxes/{id}": string(box), "/v1/sandboxes/{id}/files/{path}": "bees.txt",
+			"/v1/sandboxes/{id}/processes/{process}": "cli", "/v1/sandboxes/{id}/ports/{port}": "80", "/v1/sandboxes/{id}/ports/{port}/http/{path}": "x",
 			"/v1/models/guardrails/{name}": "bees-guard", "/v1/models/keys/{id}": modelKey.ID, "/v1/models/log/{id}": loggedCall,
 			"/v1/skills/{name}": "bees-skill", "/v1/skills/{name}/files/{path}": "SKILL.md", "/v1/runs/{id}": string(run.ID),
 			"/v1/tokens/{id}": string(tok.ID), "/v1/apps/{name}": string(name), "/v1/secrets/{name}": "bees-secret", "/v1/approvals/{id}": string(run.ID) + "-1",
@@ -129,20 +137,22 @@ func (r *rig) other(name agent.App) other {
 			"createToken": fmt.Sprintf(`{"name":"x","app":%q}`, name), "deleteTokens": fmt.Sprintf(`{"ids":[%q]}`, tok.ID),
 			"createApp": `{"name":"c"}`, "updateApp": `{"weight":7}`, "putState": "2", "putFile": "2",
 			"answerApprovals": fmt.Sprintf(`{"ids":["%s-1"],"allow":true}`, run.ID), "answerApproval": `{"allow":true}`, "linkApproval": "{}",
+			"openSandbox": `{"agent":"bees-agent"}`, "execSandbox": `{"command":["true"]}`, "signalProcess": "{}", "putSandboxFile": "2", "putSandboxArchive": "2",
+			"putSandboxRepo": "2", "cloneSandboxRepo": `{"url":"https://bees.example/x.git"}`, "linkSandboxPort": "{}",
 			"updateToolServer": `{"description":"x"}`, "authorizeTools": "{}", "classifyTools": `[{"tool":"bees-server.look","effect":"read"}]`,
 			"pinTools": `{"tools":["bees-server.look"]}`, "callTool": "{}",
 			"aiChat": aiBees, "aiChatShort": aiBees, "aiResponses": aiBees, "aiResponsesShort": aiBees, "aiEmbeddings": aiBees, "aiEmbeddingsShort": aiBees,
 			"aiMessages": aiBees, "aiCountTokens": aiBees, "aiInputTokens": aiBees, "aiInputTokensShort": aiBees, "aiGemini": aiBees,
 			"updateModelKey": `{"disabled":true}`, "updateSecret": `{"description":"x"}`, "rollbackSecret": `{"version":1}`,
 		},
-		marks: []string{"bees-", string(a.ID), string(se.ID), string(run.ID), string(tok.ID), modelKey.ID},
+		marks: []string{"bees-", string(a.ID), string(se.ID), string(run.ID), string(tok.ID), modelKey.ID, string(box)},
 		view: func() string {
 			var all strings.Builder
 			for _, target := range []string{"/v1/plugins", "/v1/agents", "/v1/sessions", "/v1/runs", "/v1/audit", "/v1/tokens", "/v1/apps/" + string(name),
 				"/v1/sessions/" + string(se.ID) + "/events", "/v1/agents/bees-agent/logs",
 				"/v1/tools/servers", "/v1/tools", "/v1/secrets", "/v1/secrets/bees-secret", "/v1/agents/bees-agent/state", "/v1/agents/bees-agent/state/bees-key",
 				"/v1/agents/bees-agent/instances", "/v1/agents/bees-agent/instances/bees-one/storage", "/v1/agents/bees-agent/instances/bees-one/alarms",
-				"/v1/agents/bees-agent/instances/bees-one/events", "/v1/sessions/" + string(se.ID) + "/files", "/v1/skills", "/v1/models/providers", "/v1/models/routes", "/v1/models/limits", "/v1/models/guardrails", "/v1/models/keys"} {
+				"/v1/agents/bees-agent/instances/bees-one/events", "/v1/sessions/" + string(se.ID) + "/files", "/v1/skills", "/v1/models/providers", "/v1/models/routes", "/v1/models/limits", "/v1/models/guardrails", "/v1/models/keys", "/v1/environments", "/v1/environments/bees-env/revisions", "/v1/sandboxes"} {
 				all.Write(r.do("GET", target, "", headerApp, string(name)).body)
 			}
 			return all.String()
@@ -174,8 +184,9 @@ var ownThings = map[string]string{
 	"putPolicy": `{"text":"read: allow\n"}`, "testPolicy": "{}", "lintPolicy": "{}", "explainPolicy": `{"tool":"files.read"}`,
 	"putProvider": `{"url":"https://mine.example/v1","protocols":["openai-chat"],"models":["mine-model"]}`, "putModelRoute": `{"candidates":[{"provider":"mine-provider"}]}`,
 	"putModelLimit": `{"window":60000000000,"requests":1}`, "putGuardrail": `{"find":["email"],"prompt":true}`, "createModelKey": `{"name":"mine-key"}`, "putModelLogging": `{"days":1}`,
-	"addToolServer": `{"name":"mine-server","kind":"stdio","command":["mine"]}`,
-	"runProgram":    `{"program":{"steps":[{"step":"return"}]},"wait":0}`, "checkProgram": `{"program":{"steps":[{"step":"return"}]}}`,
+	"putEnvironment": `{"image":"mine/image"}`,
+	"addToolServer":  `{"name":"mine-server","kind":"stdio","command":["mine"]}`,
+	"runProgram":     `{"program":{"steps":[{"step":"return"}]},"wait":0}`, "checkProgram": `{"program":{"steps":[{"step":"return"}]}}`,
 }
 
 // Every operation of the table is tried with a token of one app on what another app has. A new operation is covered by what its path

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/tools"
@@ -35,18 +34,7 @@ func pageOf[T any](all []T, q pageQuery) (part []T, next string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	from := 0
-	if q.After != "" {
-		if from, err = strconv.Atoi(q.After); err != nil || from < 0 {
-			return nil, "", agent.Errorf(agent.Invalid, "after is no cursor of this list: it is next of the page before")
-		}
-	}
-	from = min(from, len(all))
-	part = append([]T{}, all[from:min(from+limit, len(all))]...)
-	if from+limit < len(all) {
-		next = strconv.Itoa(from + limit)
-	}
-	return part, next, nil
+	return tools.Part(all, q.After, limit)
 }
 
 func (s *Server) listPrompts(ctx context.Context, q listContentsRequest) (list[agent.Prompt], error) {

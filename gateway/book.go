@@ -154,32 +154,9 @@ func (p *provider) speaks(client agent.Protocol) agent.Protocol {
 
 // serves reports whether the provider says that it has a model.
 func (p *provider) serves(model string) bool {
-	return slices.ContainsFunc(p.Models, func(m string) bool { return glob(m, model) })
-}
-
-// glob reports whether text is what a pattern, in which * stands for any text, says.
-func glob(pattern, text string) bool {
-	head, rest, star := strings.Cut(pattern, "*")
-	if !star {
-		return pattern == text
-	}
-	text, ok := strings.CutPrefix(text, head)
-	if !ok {
-		return false
-	}
-	for {
-		var part string
-		if part, rest, star = strings.Cut(rest, "*"); !star {
-			return strings.HasSuffix(text, part)
-		}
-		i := strings.Index(text, part)
-		if i < 0 {
-			return false
-		}
-		text = text[i+len(part):]
-	}
+	return slices.ContainsFunc(p.Models, func(m string) bool { return agent.Glob(m, model) })
 }
 
 func anyGlob(patterns []string, text string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return glob(p, text) })
+	return slices.ContainsFunc(patterns, func(p string) bool { return agent.Glob(p, text) })
 }

@@ -140,7 +140,7 @@ func (x *exchange) canonical() (*wire.Request, error) {
 
 // run finds candidates for model and asks them until one answers.
 func (x *exchange) run(model string) error {
-	pl, err := x.resolve(x.ctx, model)
+	pl, err := x.resolve(model)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (x *exchange) run(model string) error {
 		}
 		saved := x.who.Models // the limit's maker decides where it leads, not the key
 		x.who.Models = nil
-		pl, err := x.resolve(x.ctx, route)
+		pl, err := x.resolve(route)
 		x.who.Models = saved
 		if err != nil {
 			return err
@@ -463,6 +463,7 @@ func (x *exchange) secret(p *provider, name string) (string, error) {
 // note tells what happened to whoever wants to know.
 func (x *exchange) note(ctx context.Context, s *shipment, f *wire.Fault) {
 	if s.record != nil {
+		s.record.more = s.record.more || f != nil && f.Class == agent.ClientAbort && !s.call.was.whole // it is not the provider that ended there
 		s.record.done(x.g.tell, s)
 	}
 	if f != nil {

@@ -113,10 +113,10 @@ type Exchange struct {
 	Status    int // 0 when no answer came
 	Header    http.Header
 	Body      []byte // at most MaxRecord bytes
-	Truncated bool   // there was more
+	Truncated bool   // there was more, or would have been: the client had gone
 }
 
-// MaxRecord bounds what Options.Record gets of a body.
+// MaxRecord bounds what a Tap gets of a body.
 const MaxRecord = 4 << 20
 
 // Options of a Gateway. Codecs and Records have to be there; a nil function leaves out what it is for.
@@ -140,7 +140,6 @@ type Options struct {
 	Hold func(ctx context.Context, h Hold) (Held, error)
 	// Refused is told when a provider refuses a key, which is then not used until the time given, or until Reset.
 	Refused func(app agent.App, provider, secret string, why agent.FaultClass, until time.Time)
-	Record  func(Exchange)
 	// Logging says how many bytes of a request and of an answer Logged gets; 0 means that it is not told of the app's.
 	Logging func(ctx context.Context, app agent.App) (int, error)
 	Logged  func(ctx context.Context, l agent.ModelLog)

@@ -34,7 +34,7 @@ func (x *exchange) guard(prompt bool, c *choice) *guard.Guard {
 	if x.plan.name != "" {
 		names = append(names, x.plan.name)
 	}
-	return x.book.guards.Pick(prompt, x.who.Agent, names, glob)
+	return x.book.guards.Pick(prompt, x.who.Agent, names, agent.Glob)
 }
 
 // cleared is a prompt after guardrails have looked at it: the same one is not looked at twice.

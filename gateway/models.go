@@ -89,7 +89,7 @@ func (x *exchange) serveModels() error {
 	if i >= 0 {
 		return x.json(form.EncodeModel(list[i].wire()), nil)
 	}
-	if _, err := x.resolve(x.ctx, name); err != nil { // what nobody lists may be there all the same
+	if _, err := x.resolve(name); err != nil { // what nobody lists may be there all the same
 		return err
 	}
 	return x.json(form.EncodeModel(ModelInfo{ID: name, Title: name}.wire()), nil)
@@ -122,7 +122,7 @@ func (x *exchange) count() error {
 	if !ok {
 		return agent.Errorf(agent.NotFound, "%s does not count tokens", x.protocol)
 	}
-	pl, err := x.resolve(x.ctx, x.peek.Model)
+	pl, err := x.resolve(x.peek.Model)
 	if err != nil {
 		return err
 	}

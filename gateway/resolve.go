@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +48,7 @@ func estimate(p *wire.Peek) int64 {
 }
 
 // resolve finds out where a request goes.
-func (x *exchange) resolve(ctx context.Context, model string) (*plan, error) {
+func (x *exchange) resolve(model string) (*plan, error) {
 	b, who := x.book, &x.who
 	if name, ok := strings.CutPrefix(model, "@"); ok {
 		r := b.routes[name]
@@ -59,7 +58,7 @@ func (x *exchange) resolve(ctx context.Context, model string) (*plan, error) {
 		if err := who.may(model); err != nil {
 			return nil, err
 		}
-		return x.byRoute(ctx, r, "")
+		return x.byRoute(r, "")
 	}
 	if name, rest, ok := strings.Cut(model, "/"); ok && rest != "" {
 		if p := b.providers[name]; p != nil {
@@ -67,11 +66,11 @@ func (x *exchange) resolve(ctx context.Context, model string) (*plan, error) {
 		}
 	}
 	for _, p := range b.patterns {
-		if glob(p.text, model) {
+		if agent.Glob(p.text, model) {
 			if err := who.may("@" + p.route.Name); err != nil {
 				return nil, err
 			}
-			return x.byRoute(ctx, p.route, model)
+			return x.byRoute(p.route, model)
 		}
 	}
 	var serving, open []*provider
@@ -161,7 +160,7 @@ func (x *exchange) byProvider(p *provider, model string) (*plan, error) {
 }
 
 // byRoute lists the candidates of a route that fit. asked is the model that was asked for, unless it was the route.
-func (x *exchange) byRoute(ctx context.Context, r *agent.ModelRoute, asked string) (*plan, error) {
+func (x *exchange) byRoute(r *agent.ModelRoute, asked string) (*plan, error) {
 	pl := &plan{route: r, name: "@" + r.Name, attempts: defaultAttempts, deadline: defaultDeadline}
 	if r.Attempts > 0 {
 		pl.attempts = min(r.Attempts, maxAttempts)
@@ -185,7 +184,7 @@ func (x *exchange) byRoute(ctx context.Context, r *agent.ModelRoute, asked strin
 			continue
 		}
 		if c.When != nil {
-			fits, err := x.fits(ctx, c.When)
+			fits, err := x.fits(c.When)
 			if err != nil {
 				return nil, err
 			}
@@ -225,7 +224,7 @@ func toFront(list []*choice, i int) {
 }
 
 // fits reports whether a request is what a condition says.
-func (x *exchange) fits(_ context.Context, c *agent.Condition) (bool, error) {
+func (x *exchange) fits(c *agent.Condition) (bool, error) {
 	in := estimate(&x.peek)
 	switch {
 	case c.MinInput > 0 && in < c.MinInput, c.MaxInput > 0 && in > c.MaxInput,

@@ -41,7 +41,6 @@ type rig struct {
 	settled   int64
 	refused   []string
 	secrets   map[string]string
-	records   []gateway.Exchange
 	scripts   map[agent.Digest]string
 }
 

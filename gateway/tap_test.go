@@ -105,3 +105,18 @@ func TestTapsThatNobodyReads(t *testing.T) {
 		t.Error("a tap that is closed is told")
 	}
 }
+
+// What came of an answer until its client went is no answer of the provider's.
+func TestTapKnowsOfClientsThatWent(t *testing.T) {
+	r := newRig(t)
+	r.provider("up", agent.MessageProtocol, stall(4))
+	tap := r.g.Tap("default", "up")
+	defer tap.Close()
+	out := &got{after: 1}
+	if err := r.g.Serve(t.Context(), gateway.Caller{App: "default"}, request(agent.MessageProtocol, ask("up/m", true)), out); err == nil {
+		t.Fatal("the client is still there")
+	}
+	if e, err := tap.Next(t.Context()); err != nil || !e.Truncated || !strings.Contains(string(e.Body), "Sunny") {
+		t.Errorf("%v %+v", err, e)
+	}
+}

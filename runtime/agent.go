@@ -22,6 +22,7 @@ type AgentPatch struct {
 	Grants      *agent.Grants      `json:"grants,omitempty"`
 	Limits      *agent.Limits      `json:"limits,omitempty"`
 	Quota       *agent.Quota       `json:"quota,omitempty"`
+	Sandbox     *agent.SandboxUse  `json:"sandbox,omitempty" doc:"replaced as a whole; one without an environment takes the agent's sandbox away"`
 	Grant       *agent.Grants      `json:"grant,omitempty" doc:"added to the grants"`
 	Revoke      *agent.Grants      `json:"revoke,omitempty" doc:"taken away from the grants, each with all that is within it"`
 
@@ -50,6 +51,11 @@ func (r *Runtime) UpdateAgent(ctx context.Context, app agent.App, name string, p
 			return agent.Agent{}, err
 		}
 	}
+	if patch.Sandbox != nil && patch.Sandbox.Environment != "" {
+		if err := r.checkSandbox(ctx, app, patch.Sandbox); err != nil {
+			return agent.Agent{}, err
+		}
+	}
 	defer r.records.changing.lock(app, name)()
 	a, err := r.store.UpdateAgent(ctx, app, name, func(a *agent.Agent) error {
 		was := *a
@@ -59,6 +65,11 @@ func (r *Runtime) UpdateAgent(ctx context.Context, app agent.App, name string, p
 		agent.Set(&a.Grants, patch.Grants)
 		agent.Set(&a.Limits, patch.Limits)
 		agent.Set(&a.Quota, patch.Quota)
+		if patch.Sandbox != nil {
+			if a.Sandbox = patch.Sandbox; a.Sandbox.Environment == "" {
+				a.Sandbox = nil
+			}
+		}
 		if patch.Grant != nil {
 			a.Grants = a.Grants.With(*patch.Grant)
 		}
@@ -110,6 +121,9 @@ func (r *Runtime) checkAgent(ctx context.Context, a *agent.Agent) error {
 	if err := r.checkFields(a); err != nil {
 		return err
 	}
+	if err := r.checkSandbox(ctx, a.App, a.Sandbox); err != nil {
+		return err
+	}
 	return r.checkRef(ctx, a.App, a.Plugin)
 }
 
@@ -145,6 +159,9 @@ func (r *Runtime) checkFields(a *agent.Agent) error {
 		return err
 	}
 	if err := a.Quota.Check(); err != nil {
+		return err
+	}
+	if err := a.Sandbox.Check(); err != nil {
 		return err
 	}
 	return a.Limits.Check(r.opts.MaxLimits)

@@ -266,6 +266,10 @@ func (x *execution) approval(ctx context.Context, n uint64, a *asked) error {
 			a.become(journal.Read)
 			x.mu.Unlock()
 			return refusedBy(c)
+		case x.r.boxes.isWithdrawn(x.run.ID, a.permission):
+			x.withdrawLocked(n)
+			x.mu.Unlock()
+			continue
 		case !time.Now().Before(c.Until):
 			x.expireLocked(n, c)
 			x.mu.Unlock()
@@ -307,7 +311,7 @@ func refusedBy(c *journal.Call) error {
 	var said agent.ApprovalAnswered
 	_ = json.Unmarshal(c.Answer, &said)
 	msg := "a person has denied it"
-	if said.By == "timeout" {
+	if said.By == "timeout" || said.By == byCLI {
 		msg = said.Reason
 	} else if said.Reason != "" {
 		msg += ": " + said.Reason

@@ -92,7 +92,7 @@ func (x *execution) answer(ctx context.Context, door host.Calls, n uint64, name 
 
 // newAskedLocked returns a call that the code makes, or makes again in a new life. The caller holds mu.
 func (x *execution) newAskedLocked(n uint64, p host.PendingCall) *asked {
-	a := &asked{name: p.Name, sum: p.Sum(), input: p.Input}
+	a := &asked{name: p.Name, sum: p.Sum(), input: p.Input, permission: permissionOf(p)}
 	a.become(x.classLocked(n, p))
 	return a
 }
@@ -384,12 +384,6 @@ func (x *execution) insideTurn(ctx context.Context, door host.Calls, n uint64, a
 
 // whileItRuns reports whether scripts get the answer of such a call while they run.
 func whileItRuns(name string) bool { return name == abi.CallSharedGet || name == abi.CallSharedSet }
-
-func (x *execution) isParked() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.parked != nil
-}
 
 // poke tells those who wait that something has come.
 func (x *execution) poke() {

@@ -93,7 +93,7 @@ func (r *Runtime) fetch(
 func (r *Runtime) admit(ctx context.Context, app agent.App, name string, asked agent.Limits) (record, agent.Limits, error) {
 	rec, limits, err := r.admitCode(ctx, app, name, asked)
 	if err == nil && rec.plugin == noPlugin {
-		err = errNoCode(name)
+		err = errNoCode(rec.agent)
 	}
 	return rec, limits, err
 }

@@ -238,10 +238,13 @@ func (x *execution) imageOf() agent.Digest {
 }
 
 // errNoCode says of an agent that it has no code of its own.
-func errNoCode(name string) error {
+func errNoCode(a *agent.Agent) error {
+	if a.Sandbox != nil && a.Sandbox.CLI != "" {
+		return errNoFunctions(a)
+	}
 	return &agent.Error{
-		Kind: agent.NotFound, Msg: "agent \"" + name + "\" has no code of its own: it runs scripts that it is given",
-		Hint: "skep code FILE --agent " + name + " --tools '*'",
+		Kind: agent.NotFound, Msg: "agent \"" + a.Name + "\" has no code of its own: it runs scripts that it is given",
+		Hint: "skep code FILE --agent " + a.Name + " --tools '*'",
 	}
 }
 

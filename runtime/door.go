@@ -56,7 +56,7 @@ func (r *Runtime) door(j job) *grant.Door {
 	if j.place != nil {
 		r.addInstance(handlers, auth, &j)
 		if j.place.run != nil {
-			box.only = j.place.run.run.Tools
+			box.script, box.only = j.place.run.run.Code, j.place.run.run.Tools
 			j.place.run.tools = box
 			j.place.run.addHandlers(handlers, auth, &j)
 		}

@@ -84,6 +84,7 @@ func (r *Runtime) endStored(ctx context.Context, was, next agent.Run) (agent.Run
 	r.stats.ended(run.Status)
 	r.feeds.publish(store.SessionLog(run.App, run.Session), events)
 	r.watches.ended(run.ID)
+	r.boxEnded(run)
 	return run, nil
 }
 

@@ -95,6 +95,7 @@ type execution struct {
 	tools       *toolbox
 	asks        []agent.Approval // questions to a person that are open, as the run's record is to have them
 	asksChanged bool             // and has not yet
+	asking      map[string]context.CancelCauseFunc
 	flying      sync.WaitGroup
 	alarm       *time.Timer
 }
@@ -110,6 +111,8 @@ type asked struct {
 	returned bool          // its answer is on the way to the code
 	looked   bool          // of a run's result: the store was asked, and nothing has come since
 	cancel   context.CancelCauseFunc
+
+	permission string // of a CLI, for which a call of a tool stands
 }
 
 // entry is one that tells of a call, and what that asked for.
@@ -122,6 +125,7 @@ type flight struct {
 	done chan struct{}
 	out  []byte
 	err  error
+	told []agent.Event // that it has returned: goes into the commit that has what it came to
 }
 
 // execute carries one run through a life. hard ends when the process must stop; leave gives up the run's places in the queue.

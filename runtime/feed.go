@@ -173,3 +173,13 @@ func encode(v any) json.RawMessage {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
+
+// look shows the listeners of a log what others have written there.
+func (f *feeds) look(ctx context.Context, l store.Log) {
+	f.mu.Lock()
+	h := f.hubs[l]
+	f.mu.Unlock()
+	if h != nil {
+		_, _ = h.ask(ctx) // a listener finds out with the next event, if not now
+	}
+}

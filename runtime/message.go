@@ -34,8 +34,8 @@ type message struct {
 	Of       agent.RunID     `json:"of,omitempty"`   // the run that was begun
 	Error    *agent.RunError `json:"error,omitempty"`
 	Depth    int             `json:"depth,omitempty"`
-	Code     agent.Digest    `json:"code,omitempty"`  // of a script, which is run in place of Function
-	Tools    []string        `json:"tools,omitempty"` // that it has; nil means all
+	Code     agent.Digest    `json:"code,omitempty"` // of a script, which is run in place of Function
+	Tools    []string        `json:"tools,omitzero"` // that it has; nil means all
 }
 
 // maxMessageBody is the most of a payload that a message carries itself.

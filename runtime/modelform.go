@@ -10,12 +10,17 @@ import (
 
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/gateway"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/openai"
 	"github.com/skep-dev/skep/internal/phrase"
 )
 
-// maxMedia is how large an image or a file may be that goes to a model, in bytes.
-const maxMedia = 8 << 20
+// Bounds of images and files that go to a model, in bytes. Those of the session are a path in what the code asks, so its size says nothing of theirs.
+const (
+	maxMedia    = 8 << 20                 // of one
+	maxAllMedia = gateway.MaxBody / 4 * 3 // of all that one request has: in base64, what others may send to the gateway
+)
 
 var partNames = map[wire.PartKind]string{
 	wire.TextPart: "text", wire.ThoughtPart: "reasoning", wire.CallPart: "tool-call", wire.ResultPart: "tool-result", wire.RefusalPart: "refusal",
@@ -40,9 +45,6 @@ func (b *toolbox) modelRequest(ctx context.Context, q abi.ModelAsk) (*wire.Reque
 	r := &wire.Request{
 		Model: q.Model, Temperature: q.Temperature, TopP: q.TopP, Stop: q.Stop, User: q.User,
 	}
-	if r.Model == "" {
-		r.Model = abi.DefaultModel
-	}
 	if q.MaxTokens < 0 {
 		return nil, agent.Errorf(agent.Invalid, "max_tokens: %d is below 0", q.MaxTokens)
 	}
@@ -55,6 +57,7 @@ func (b *toolbox) modelRequest(ctx context.Context, q abi.ModelAsk) (*wire.Reque
 	if len(q.Messages) == 0 {
 		return nil, agent.Errorf(agent.Invalid, "messages: there are none; a model is asked at least one")
 	}
+	room := maxAllMedia
 	for i, m := range q.Messages {
 		w := wire.Message{}
 		switch m.Role {
@@ -65,7 +68,7 @@ func (b *toolbox) modelRequest(ctx context.Context, q abi.ModelAsk) (*wire.Reque
 			return nil, agent.Errorf(agent.Invalid, "messages[%d].role: %q is neither user nor assistant; what the model shall keep to is in system", i, phrase.Clip(m.Role, maxName))
 		}
 		var err error
-		if w.Parts, err = b.wireParts(ctx, fmt.Sprintf("messages[%d].content", i), m.Content); err != nil {
+		if w.Parts, err = b.wireParts(ctx, fmt.Sprintf("messages[%d].content", i), m.Content, &room); err != nil {
 			return nil, err
 		}
 		r.Messages = append(r.Messages, w)
@@ -118,11 +121,12 @@ func mark(r *wire.Request) {
 	}
 }
 
-func (b *toolbox) wireParts(ctx context.Context, where string, parts abi.ModelParts) ([]wire.Part, error) {
+// wireParts reads the pieces of a message. room is how many bytes its images and files may have yet.
+func (b *toolbox) wireParts(ctx context.Context, where string, parts abi.ModelParts, room *int) ([]wire.Part, error) {
 	out := make([]wire.Part, 0, len(parts))
 	for i, p := range parts {
 		at := fmt.Sprintf("%s[%d]", where, i)
-		w, err := b.wirePart(ctx, at, p)
+		w, err := b.wirePart(ctx, at, p, room)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +143,7 @@ func (b *toolbox) wireParts(ctx context.Context, where string, parts abi.ModelPa
 	return out, nil
 }
 
-func (b *toolbox) wirePart(ctx context.Context, at string, p abi.ModelPart) (w wire.Part, err error) {
+func (b *toolbox) wirePart(ctx context.Context, at string, p abi.ModelPart, room *int) (w wire.Part, err error) {
 	switch p.Type {
 	case "text":
 		return wire.Part{Kind: wire.TextPart, Text: p.Text}, nil
@@ -148,14 +152,10 @@ func (b *toolbox) wirePart(ctx context.Context, at string, p abi.ModelPart) (w w
 	case "refusal":
 		return wire.Part{Kind: wire.RefusalPart, Text: p.Text}, nil
 	case "tool-call":
-		args := string(p.Args)
-		if args == "" {
-			args = "{}"
-		}
-		return wire.Part{Kind: wire.CallPart, Call: &wire.ToolCall{ID: p.ID, Name: p.Name, Args: args}}, nil
+		return wire.Part{Kind: wire.CallPart, Call: &wire.ToolCall{ID: p.ID, Name: p.Name, Args: openai.Args(json.RawMessage(p.Args))}}, nil
 	case "tool-result":
 		w = wire.Part{Kind: wire.ResultPart, Result: &wire.ToolResult{CallID: p.ID, Name: p.Name, Failed: p.Failed}}
-		w.Result.Parts, err = b.wireParts(ctx, at+".result", p.Result)
+		w.Result.Parts, err = b.wireParts(ctx, at+".result", p.Result, room)
 		return w, err
 	case "image", "file":
 		m := &wire.Blob{MIME: p.MIME, URL: p.URL, Name: p.Name, Image: p.Type == "image"}
@@ -163,7 +163,7 @@ func (b *toolbox) wirePart(ctx context.Context, at string, p abi.ModelPart) (w w
 			if err := b.session(); err != nil {
 				return w, err
 			}
-			f, body, err := b.r.store.ReadFile(ctx, b.job.App, b.job.Session, p.File, 0, maxMedia+1)
+			f, body, err := b.r.store.ReadFile(ctx, b.job.App, b.job.Session, p.File, 0, int64(min(maxMedia, *room)+1))
 			if err != nil {
 				return w, err
 			}
@@ -175,7 +175,10 @@ func (b *toolbox) wirePart(ctx context.Context, at string, p abi.ModelPart) (w w
 		switch {
 		case len(p.Data) > maxMedia:
 			return w, agent.Exceeded(agent.LimitInput, "%s: it has more than %d bytes", at, maxMedia)
+		case len(p.Data) > *room:
+			return w, agent.Exceeded(agent.LimitInput, "%s: the images and files of the request have more than %d bytes in all", at, maxAllMedia)
 		case len(p.Data) > 0:
+			*room -= len(p.Data)
 			m.Data = base64.StdEncoding.EncodeToString(p.Data)
 		case p.URL == "":
 			return w, agent.Errorf(agent.Invalid, "%s: it has none of data, url and file", at)

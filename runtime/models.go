@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -39,16 +40,16 @@ func (b *toolbox) caller() gateway.Caller {
 	return gateway.Caller{App: b.job.App, Agent: b.job.Agent, Session: b.job.Session, Run: b.job.Run}
 }
 
-// ask checks what a model is to be asked, and counts the grant.
+// ask counts the grant, and checks what the model is to be asked.
 func (b *toolbox) ask(ctx context.Context, q abi.ModelAsk) (*wire.Request, error) {
 	if b.r.opts.Models == nil {
 		return nil, agent.Errorf(agent.Denied, "this server has no models")
 	}
-	r, err := b.modelRequest(ctx, q)
-	if err != nil {
+	q.Model = cmp.Or(q.Model, abi.DefaultModel)
+	if err := b.auth.Model(ctx, q.Model); err != nil {
 		return nil, err
 	}
-	return r, b.auth.Model(ctx, r.Model)
+	return b.modelRequest(ctx, q)
 }
 
 func (b *toolbox) generate(ctx context.Context, q abi.ModelAsk) (abi.ModelAnswer, error) {

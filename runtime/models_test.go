@@ -220,10 +220,14 @@ func readEvent(t testing.TB, ev agent.Event, v any) {
 }
 
 const asker = `
-import { model } from "skep";
+import { files as kept, model } from "skep";
 const tell = async (f) => { try { return await f() } catch (e) { return [e.kind, e.message] } };
-export const ask = async (q, ctx) => tell(async () => (await model.generate({ prompt: "Go.", ...q })).text);
+export const ask = async (q, ctx) => tell(async () => (await model.generate(q.messages ? q : { prompt: "Go.", ...q })).text);
 export const list = () => model.list();
+export const files = async (n) => {
+	await kept.write("a.pdf", new Uint8Array(1 << 20), { type: "application/pdf" });
+	return ask({ prompt: Array(n).fill({ type: "file", file: "a.pdf" }) });
+};
 export const stream = async (q) => tell(async () => {
 	const s = model.stream({ prompt: "Go.", ...q });
 	let text = "";
@@ -245,7 +249,8 @@ func TestModelGrants(t *testing.T) {
 	w := newModelWorld(t, poemTurns, asker, runtime.Options{}, "fake/b*")
 	w.start()
 	for input, want := range map[string]string{
-		`{}`:                             `"denied"`,
+		`{}`: `"denied"`,
+		`{"model":"@x","prompt":[{"type":"file","file":"none"}]}`: `"denied"`, // before any file is looked for
 		`{"model":"fake/c"}`:             `"denied"`,
 		`{"model":"fake/bee"}`:           poem,
 		`{"model":"fake/bee","stop":[]}`: poem,
@@ -311,6 +316,50 @@ func TestModelArguments(t *testing.T) {
 	w.output(run)
 	if m := fold(t, w.events(run)); len(m) != 0 {
 		t.Errorf("an answer that is not shown has events: %v", m)
+	}
+}
+
+// The files of the session that one request has are bounded together: what names them is short.
+func TestModelFiles(t *testing.T) {
+	w := newModelWorld(t, poemTurns, asker, runtime.Options{}, "@main")
+	w.start()
+	for n, want := range map[string]string{"2": poem, "25": `messages[0].content[24]: the images and files of the request have more than 25165824 bytes in all`} {
+		if got := w.output(w.launch("files", n)); !strings.Contains(got, want) {
+			t.Errorf("%s files: %.300s, want %s", n, got, want)
+		}
+	}
+}
+
+// Models write arguments that are no JSON, or no object. A conversation with such a call can go on, also at a provider that takes objects only.
+func TestModelBadArguments(t *testing.T) {
+	w := newModelWorld(t, poemTurns, asker, runtime.Options{}, "@main")
+	w.start()
+	for args, want := range map[string]string{
+		`"{\"a\":"`: `{"invalid_arguments":"{\"a\":"}`,
+		`[1]`:       `{"invalid_arguments":"[1]"}`,
+		`{"a":1}`:   `{"a":1}`,
+		`null`:      `{}`,
+	} {
+		before := len(w.oracle.requests())
+		got := w.output(w.launch("ask", `{"messages":[{"role":"user","content":"x"},
+			{"role":"assistant","content":[{"type":"tool-call","id":"c","name":"f","args":`+args+`}]},
+			{"role":"user","content":[{"type":"tool-result","id":"c","name":"f","result":"no"}]}]}`))
+		all := w.oracle.requests()
+		if len(all) != before+1 {
+			t.Errorf("%s: %s", args, got)
+			continue
+		}
+		var sent struct {
+			Messages []struct {
+				Calls []struct{ Function struct{ Arguments string } } `json:"tool_calls"`
+			}
+		}
+		if err := json.Unmarshal([]byte(all[before]), &sent); err != nil || len(sent.Messages) != 3 || len(sent.Messages[1].Calls) != 1 {
+			t.Fatalf("%s: %s, %v", args, all[before], err)
+		}
+		if got := sent.Messages[1].Calls[0].Function.Arguments; got != want {
+			t.Errorf("%s was sent as %s, want %s", args, got, want)
+		}
 	}
 }
 

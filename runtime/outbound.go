@@ -33,6 +33,7 @@ type outbound struct {
 	r    *Runtime
 	job  *job
 	auth *grant.Authority
+	box  *BoxWay // of a sandbox, whose request it is; nil of a cell
 
 	mu   sync.Mutex
 	now  agent.Request // where the request goes, of the last hop
@@ -92,7 +93,11 @@ func (o *outbound) do(ctx context.Context, req *egress.Request) (*egress.Respons
 func (o *outbound) send(ctx context.Context, req *egress.Request) (*egress.Response, error) {
 	req.Owner, req.Header = egress.Owner{App: o.job.App, Agent: o.job.Agent}, o.header(ctx, req.Header)
 	req.Observe = func(u agent.HTTPUse) { o.observe(ctx, u) }
-	res, err := o.r.opts.Egress.Do(ctx, o, req)
+	way := o.r.opts.Egress
+	if o.box != nil {
+		way = o.box.egress
+	}
+	res, err := way.Do(ctx, o, req)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +123,11 @@ func (o *outbound) header(ctx context.Context, h [][2]string) [][2]string {
 
 // Allow judges one hop. One that may change the world leaves after the commit of all before it.
 func (o *outbound) Allow(ctx context.Context, to agent.Request) error {
+	if o.box != nil {
+		if err := o.box.within(to); err != nil {
+			return err
+		}
+	}
 	if err := o.auth.HTTP(ctx, to); err != nil {
 		return err
 	}

@@ -33,19 +33,24 @@ func (x *execution) outside(ctx context.Context, door host.Calls, n uint64, a *a
 		return x.landed(ctx, n, a, f)
 	}
 	f.err = x.departs(ctx, n, a)
-	if errors.Is(f.err, errGoneAway) {
-		x.mu.Lock()
-		x.opening--
-		delete(x.flights, n)
-		x.mu.Unlock()
-		close(f.done)
-		return nil, f.err
-	}
 	if f.err == nil {
 		f.out, f.err = x.fly(ctx, door, n, a, in)
 		x.track(a.name, in, f)
 	}
+	if errors.Is(f.err, errGoneAway) { // it only waited, and the process stops
+		x.abandoned(n, f)
+		return nil, f.err
+	}
 	return x.landed(ctx, n, a, f)
+}
+
+// abandoned forgets a call that the next life makes again.
+func (x *execution) abandoned(n uint64, f *flight) {
+	x.mu.Lock()
+	x.opening--
+	delete(x.flights, n)
+	x.mu.Unlock()
+	close(f.done)
 }
 
 // fly makes a call, until the run is to end where it is.
@@ -143,6 +148,12 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 	detached := x.detached
 	known := x.view.Calls[n] != nil && x.view.Calls[n].Known
 	stopped := x.ctx.Err() != nil
+	once := a.class == journal.Once && !known && x.script.Load()
+	told := f.told
+	if f.told = nil; !stopped && !detached && !once {
+		x.tellLocked(told)
+		told = nil
+	}
 	if !detached && a.class != journal.Once && x.script.Load() {
 		a.returned = true
 	}
@@ -153,13 +164,16 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 		defer close(f.done)
 	}
 	x.poke()
+	if !stopped {
+		x.flushSoon()
+	}
 	switch {
 	case stopped: // nobody knows what became of it, unless it says so
 		return nil, context.Cause(x.ctx)
 	case detached:
-		x.bringHome(n, a, f)
+		x.bringHome(n, a, f, told)
 		return nil, errGoneAway
-	case a.class == journal.Once && !known && x.script.Load():
+	case once:
 		e, err := x.result(ctx, x.telling(journal.Done, n, a), f.out, f.err)
 		if err != nil {
 			x.fail(err)
@@ -168,10 +182,13 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 		x.gate.Lock()
 		if x.isParked() {
 			x.gate.Unlock()
-			x.bringHome(n, a, f)
+			x.bringHome(n, a, f, told)
 			return nil, errGoneAway
 		}
-		x.append(e)
+		x.mu.Lock()
+		x.appendLocked(e)
+		x.events = append(x.events, told...)
+		x.mu.Unlock()
 		if x.turn == nil {
 			err = x.commit(x.ctx)
 		} else { // in the middle of a slice, whose end commits it
@@ -186,7 +203,7 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 	}
 	out, err := x.handed(ctx, n, a, f.out, f.err)
 	if errors.Is(err, errGoneAway) && x.script.Load() { // it was suspended meanwhile
-		x.bringHome(n, a, f)
+		x.bringHome(n, a, f, nil)
 		return nil, err
 	}
 	if a.class == journal.Once && !x.script.Load() {
@@ -198,4 +215,10 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 		}
 	}
 	return out, err
+}
+
+func (x *execution) isParked() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.parked != nil
 }

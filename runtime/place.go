@@ -31,7 +31,7 @@ func self(j *job) grant.Handler {
 func (r *Runtime) addInstance(handlers map[string]grant.Handler, auth *grant.Authority, j *job) {
 	p := j.place
 	handlers[abi.CallTurnLeave], handlers[abi.CallTurnEnter] = grant.JSON(p.leaveTurn), grant.JSON(p.enterTurn)
-	handlers[abi.CallStart] = r.starts(auth, j.Agent, inTurns(p))
+	handlers[abi.CallStart] = r.starts(auth, j.Agent, false, inTurns(p))
 	r.addSockets(handlers, j)
 	sql.Add(handlers, sqlOf{r, j})
 	state.AddStorage(handlers, func() agent.StateGrant { return storageBounds(j.grants()) }, storage{p})

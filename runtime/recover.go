@@ -55,6 +55,13 @@ func (r *Runtime) requeue(ctx context.Context, run agent.Run) error {
 		return err
 	}
 	defer t.Abandon()
+	was := run.Status
+	if run, err = r.store.Run(ctx, run.App, run.ID); err != nil { // a person may have answered since it was listed
+		return err
+	}
+	if run.Status != was {
+		return agent.Errorf(agent.Conflict, "run %s is %s", run.ID, run.Status)
+	}
 	v, err := r.readView(ctx, id, run.ID, false)
 	if err != nil {
 		return err

@@ -82,8 +82,15 @@ func (r *Runtime) Send(ctx context.Context, app agent.App, id agent.SessionID, m
 
 func (r *Runtime) enqueue(ctx context.Context, app agent.App, req RunRequest, nr store.NewRun, once store.Once) (agent.Run, bool, error) {
 	rec, limits, err := r.admitCode(ctx, app, req.Agent, agent.Limits{})
-	if err == nil && req.code == "" && rec.plugin == noPlugin {
-		err = errNoCode(req.Agent)
+	if err == nil && req.code == "" {
+		if req.code, err = r.workerCode(ctx, rec, req.Function); req.code != "" {
+			req.Function = codeFunction
+			if nr.Session != nil && req.Key == "" {
+				nr.Session.Key = string(nr.Session.ID) // an instance of its own, as for scripts
+			}
+		} else if err == nil && rec.plugin == noPlugin {
+			err = errNoCode(rec.agent)
+		}
 	}
 	if err != nil {
 		return agent.Run{}, false, err

@@ -311,15 +311,18 @@ func (p *process) drive(run agent.Run) bool {
 		default:
 		}
 		now, err := p.store.Run(p.t.Context(), app, run.ID)
-		switch {
-		case err != nil:
+		if err != nil {
 			return true
-		case now.Status.Terminal():
+		}
+		if now.Status.Terminal() {
 			return false
-		case now.Status == agent.Uncertain:
-			_, err = p.ResolveRun(p.t.Context(), app, run.ID, agent.Resolution{Call: now.Wait.Call, Action: "answer", Output: []byte(`"paid"`)})
-		case now.Status == agent.Waiting:
-			_, err = p.SendEvent(p.t.Context(), app, run.ID, "go", "once", []byte(`{"at":1}`))
+		}
+		given := make(chan error, 1) // no answer comes when the process dies of it
+		go func() { given <- p.give(now) }()
+		select {
+		case <-p.dead:
+			return true
+		case err = <-given:
 		}
 		if err != nil && agent.KindOf(err) != agent.Conflict {
 			select {
@@ -338,6 +341,17 @@ func (p *process) drive(run agent.Run) bool {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+}
+
+// give gives a run what it waits for.
+func (p *process) give(run agent.Run) (err error) {
+	switch run.Status {
+	case agent.Uncertain:
+		_, err = p.ResolveRun(p.t.Context(), app, run.ID, agent.Resolution{Call: run.Wait.Call, Action: "answer", Output: []byte(`"paid"`)})
+	case agent.Waiting:
+		_, err = p.SendEvent(p.t.Context(), app, run.ID, "go", "once", []byte(`{"at":1}`))
+	}
+	return err
 }
 
 const slow = `

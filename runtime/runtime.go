@@ -60,6 +60,7 @@ type Options struct {
 	Secrets   inject.Source    // of what goes into those; nil means that there are none
 	Tools     *tools.Catalogue // that agents may call; nil means that there are none
 	Models    Models           // that agents may ask; nil means that there are none
+	Boxes     Boxes            // sandboxes that agents work in; nil means that there are none
 	Queue     int              // turns that may wait for one instance; 256
 	Window    int              // bytes of recent events kept for each log somebody listens to; 1 MiB
 }
@@ -92,6 +93,7 @@ type Runtime struct {
 	sources   sources
 	manifests manifests
 	asking    questions
+	boxes     boxes
 	flying    sync.WaitGroup // what runs have asked of others, and commits of theirs
 	endings   atomic.Int64   // of runs
 
@@ -157,7 +159,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	logsDone := make(chan struct{})
 	logs.Go(func() { r.logbook.run(hard, logsDone) })
 	work.Go(func() { r.dropStates(ctx) })
-	work.Go(func() { r.sweepKeys(ctx) })
+	work.Go(func() { r.sweepModels(ctx) })
 	work.Go(func() { r.keeper.Run(ctx) })
 	r.dispatch(ctx, hard, &work)
 

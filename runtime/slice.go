@@ -173,8 +173,13 @@ func (x *execution) addEvent(ev agent.Event) {
 func (x *execution) addLast(run agent.Run) { x.addEvent(lastEvent(run)) }
 
 // event adds an event of ours that tells of the code. It may be dropped where lines may be.
-func (x *execution) event(_ context.Context, ev agent.Event) {
+func (x *execution) event(ctx context.Context, ev agent.Event) {
 	x.mu.Lock()
+	if f := x.flights[host.Number(ctx)]; f != nil && ev.Kind == agent.EventToolReturned {
+		f.told = append(f.told, ev)
+		x.mu.Unlock()
+		return
+	}
 	full := len(x.events) >= hostEvents || x.over
 	x.mu.Unlock()
 	if !full {

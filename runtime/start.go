@@ -13,8 +13,8 @@ import (
 )
 
 // starts returns the handler by which code of an agent begins runs: in the commit of its own turn, so that a run is begun when, and only when,
-// that is. name says who begins it, what it is called, and in which turn.
-func (r *Runtime) starts(auth *grant.Authority, caller string, name func(context.Context, *message) (*durable.Turn, error)) grant.Handler {
+// that is. script says that the code is a script of code mode; name says who begins the run, what it is called, and in which turn.
+func (r *Runtime) starts(auth *grant.Authority, caller string, script bool, name func(context.Context, *message) (*durable.Turn, error)) grant.Handler {
 	return grant.JSON(func(ctx context.Context, in abi.Start) (abi.Started, error) {
 		if in.Agent == "" {
 			in.Agent = caller
@@ -26,6 +26,9 @@ func (r *Runtime) starts(auth *grant.Authority, caller string, name func(context
 		}
 		m := message{Kind: messageStart, Function: in.Function, Type: in.Type, Body: in.Input}
 		if in.Code != "" {
+			if script {
+				return abi.Started{}, agent.Errorf(agent.Denied, "a script cannot begin another")
+			}
 			if err := r.prepareCode(ctx, auth.App, caller, in, &m); err != nil {
 				return abi.Started{}, err
 			}
@@ -78,6 +81,14 @@ func (r *Runtime) startFrom(ctx context.Context, t *durable.Turn, name, key stri
 	id, rec, err := r.instanceOf(ctx, t.ID().App, name, key)
 	if err != nil {
 		return err
+	}
+	if m.Code == "" {
+		if m.Code, err = r.workerCode(ctx, rec, m.Function); err != nil {
+			return err
+		}
+		if m.Code != "" {
+			m.Function = codeFunction
+		}
 	}
 	if m.Function == "" {
 		if m.Function, err = defaultFunction(rec.plugin); err != nil {

@@ -108,16 +108,17 @@ func (r *Runtime) dropStates(ctx context.Context) {
 	}
 }
 
-// sweepEvery is how often virtual keys are deleted whose run has ended. Nobody can use them meanwhile.
+// sweepEvery is how often virtual keys are deleted whose run has ended, which nobody can use meanwhile, and calls of models that are kept no longer.
 const sweepEvery = time.Hour
 
-// sweepKeys deletes the virtual keys of runs that have ended, those of before this process first, until ctx ends.
-func (r *Runtime) sweepKeys(ctx context.Context) {
+// sweepModels deletes the virtual keys of runs that have ended and the calls of models that are kept no longer, those of before this process first,
+// until ctx ends.
+func (r *Runtime) sweepModels(ctx context.Context) {
 	every := time.NewTicker(sweepEvery)
 	defer every.Stop()
 	for {
 		if err := r.sweepAll(ctx); err != nil && ctx.Err() == nil {
-			r.log.WarnContext(ctx, "keys of runs that have ended were not deleted and will be later", "error", err)
+			r.log.WarnContext(ctx, "keys of runs that have ended, or old calls of models, were not deleted and will be later", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -134,8 +135,10 @@ func (r *Runtime) sweepAll(ctx context.Context) error {
 			return err
 		}
 		for _, a := range list {
-			if err := r.store.SweepModelKeys(ctx, a.Name); err != nil {
-				return err
+			for _, sweep := range []func(context.Context, agent.App) error{r.store.SweepModelKeys, r.store.SweepModelLogs} {
+				if err := sweep(ctx, a.Name); err != nil && agent.KindOf(err) != agent.NotFound { // the app was deleted meanwhile
+					return err
+				}
 			}
 		}
 		if page.After = next; next == "" {

@@ -395,8 +395,8 @@ func (x *execution) suspended(ctx context.Context, res host.Result) error {
 }
 
 // bringHome takes what a call came to whose cell is gone, and has the run go on with it. That has to be written down first: it would fail if the run
-// was Queued by then.
-func (x *execution) bringHome(n uint64, a *asked, f *flight) {
+// was Queued by then. told is what it has told of its return.
+func (x *execution) bringHome(n uint64, a *asked, f *flight, told []agent.Event) {
 	select {
 	case <-x.settled:
 	case <-x.ctx.Done():
@@ -405,7 +405,7 @@ func (x *execution) bringHome(n uint64, a *asked, f *flight) {
 	if a.name == abi.CallHTTPOpen && f.err == nil {
 		f.out, f.err = x.whole(f.out)
 	}
-	returned := x.takeReturned()
+	returned := append(x.takeReturned(), told...)
 	e, err := x.result(x.hard, x.telling(journal.Done, n, a), f.out, f.err)
 	if err == nil {
 		err = x.r.retry(x.hard, func(ctx context.Context) error {

@@ -27,10 +27,11 @@ const maxToolArgs = 8 << 20
 
 // toolbox makes the calls of tools of one cell.
 type toolbox struct {
-	r    *Runtime
-	job  *job
-	auth *grant.Authority
-	only []string // of a script of code mode: names, or SERVER.*; nil means all that is granted
+	r      *Runtime
+	job    *job
+	auth   *grant.Authority
+	script bool     // a script of code mode
+	only   []string // that it has: names, or SERVER.*; nil means all that is granted
 
 	tally   tools.Tally // of work that is no run
 	streams modelStreams
@@ -56,6 +57,7 @@ func (b *toolbox) handlers() map[string]grant.Handler {
 	b.addFiles(handlers)
 	b.addSkills(handlers)
 	b.addModels(handlers)
+	b.addSandbox(handlers)
 	return handlers
 }
 
@@ -141,7 +143,12 @@ func (b *toolbox) judge(ctx context.Context, n uint64, q abi.ToolCall, tally *to
 			Hint: "name it among the tools of the script, such as --tools " + a.tool.Name,
 		}
 	}
-	if err := b.auth.Tool(ctx, a.tool.Name); err != nil {
+	if a.tool.Hidden || q.Permission != "" {
+		err = b.mayPermit(ctx, a.tool)
+	} else {
+		err = b.auth.Tool(ctx, a.tool.Name)
+	}
+	if err != nil {
 		return a, err
 	}
 	if err := b.r.opts.Tools.Check(a.tool, a.args); err != nil {
@@ -259,7 +266,7 @@ func (b *toolbox) makeJudged(ctx context.Context, j journal.JudgedCall, q abi.To
 		return nil, err
 	case agent.DigestOf(args) != j.Args:
 		return nil, agent.Errorf(agent.Denied, "the arguments of %s are not those that were judged", j.Tool)
-	case !b.granted(j.Tool):
+	case !b.granted(j.Tool) && !b.permits(ctx, j.Tool):
 		return nil, agent.Errorf(agent.Denied, "the grant of the tool %s was taken back", j.Tool)
 	}
 	server, method, _ := agent.SplitTool(j.Tool)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/skep-dev/skep/abi"
@@ -76,9 +77,9 @@ func foldersOf(path string) ([]string, error) {
 	return append(out, ""), nil
 }
 
-// packed are the files of the agent's package; none of code that runs once.
+// packed are the files of the agent's package; none of a script of code mode, which is no package of the agent's.
 func (b *toolbox) packed(ctx context.Context) (map[string][]byte, error) {
-	if b.job.plugin == "" || b.only != nil {
+	if b.job.plugin == "" || b.script {
 		return nil, nil
 	}
 	src, err := b.r.LoadSource(ctx, b.job.plugin)
@@ -115,13 +116,10 @@ func joined(found []instruction) abi.Instructions {
 		if cut {
 			text += "\n[cut: " + fmt.Sprint(f.size) + " bytes in all]"
 		}
-		texts = append(texts, fmt.Sprintf("<instructions from=%q file=%q>\n%s\n</instructions>", f.from, f.path, strings.TrimSpace(text)))
+		texts = append(texts, fmt.Sprintf("<instructions from=%q file=%q>\n%s\n</instructions>\n", f.from, f.path, strings.TrimSpace(text)))
 	}
-	for i := len(texts) - 1; i >= 0; i-- {
-		out.Text += texts[i] + "\n"
-	}
-	for i, j := 0, len(out.Files)-1; i < j; i, j = i+1, j-1 {
-		out.Files[i], out.Files[j] = out.Files[j], out.Files[i]
-	}
+	slices.Reverse(texts)
+	out.Text = strings.Join(texts, "")
+	slices.Reverse(out.Files)
 	return out
 }

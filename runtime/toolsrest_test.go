@@ -171,3 +171,32 @@ return (await Promise.all(all)).length;`, calls))
 		w = w.again()
 	}
 }
+
+// A person answers while a server that starts goes through what it has found: the question stays answered.
+func TestCodeAnsweredDuringRecovery(t *testing.T) {
+	w := newToolWorld(t, "")
+	held := make(chan struct{})
+	w.shelf.hold = func(ctx context.Context, method string, _ *tools.CallOptions) error {
+		if method == "look" {
+			close(held)
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}
+	w.start()
+	run := w.code(`return (await Promise.all([tools.fs.look({}), tools.fs.put({})])).length;`)
+	<-held
+	asks := w.asks(1)
+	w = w.again()
+	found, err := w.store.Run(t.Context(), app, run.ID)
+	if err != nil || found.Status != agent.Running || len(found.Asks) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	w.answer(true, asks...)
+	if err := w.Resume(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := w.store.Run(t.Context(), app, run.ID); err != nil || now.Status != agent.Queued || len(now.Asks) != 0 {
+		t.Errorf("the run is %s with %d questions, %v", now.Status, len(now.Asks), err)
+	}
+}

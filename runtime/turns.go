@@ -378,6 +378,7 @@ func (r *Runtime) committed(id instance.ID, b *instance.Batch, res instance.Resu
 		case e.Run.Status.Terminal():
 			r.stats.ended(e.Run.Status)
 			r.watches.ended(e.Run.ID)
+			r.boxEnded(e.Run)
 		}
 	}
 }

@@ -306,7 +306,7 @@ func (x *execution) sleepsBefore(n uint64, until time.Time) bool {
 func (x *execution) pendingLocked(n uint64, a *asked) bool {
 	c := x.view.Calls[n]
 	switch {
-	case x.refusesLocked(n, a), c != nil && (c.Known || c.Answered || !c.Until.IsZero() && !time.Now().Before(c.Until)):
+	case x.refusesLocked(n, a), c != nil && (c.Known || c.Answered || !c.Until.IsZero() && !time.Now().Before(c.Until)), x.r.boxes.isWithdrawn(x.run.ID, a.permission):
 		return true
 	case a.name == abi.CallWait:
 		var w abi.Wait
@@ -318,10 +318,7 @@ func (x *execution) pendingLocked(n uint64, a *asked) bool {
 
 // addHandlers gives a run's door what is another's there.
 func (x *execution) addHandlers(handlers map[string]grant.Handler, auth *grant.Authority, j *job) {
-	handlers[abi.CallStart] = x.r.starts(auth, j.Agent, func(ctx context.Context, m *message) (*durable.Turn, error) {
-		if m.Code != "" && x.run.Code {
-			return nil, agent.Errorf(agent.Denied, "a script cannot begin another")
-		}
+	handlers[abi.CallStart] = x.r.starts(auth, j.Agent, x.run.Code, func(ctx context.Context, m *message) (*durable.Turn, error) {
 		n := host.Number(ctx)
 		m.Run, m.Call, m.Of = x.run.ID, n, childID(x.run.ID, n) // so it is begun once
 		return x.theTurn(ctx)

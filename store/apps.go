@@ -147,8 +147,8 @@ func (s *Store) UpdateApp(ctx context.Context, name agent.App, change func(*agen
 }
 
 // DeleteApp deletes an app in which nothing is left, else it is a Conflict error that says what is. Its audit log stays, and goes on
-// should an app of that name be made again. Its tool servers, policies, skills, allowances and what was spent of budgets go with it, and so do secrets that the server
-// keeps for itself (OwnSecret). The default app is never deleted.
+// should an app of that name be made again. Its documents, such as tool servers, policies and virtual keys, go with it, and so do secrets that the
+// server keeps for itself (OwnSecret). The default app is never deleted.
 func (s *Store) DeleteApp(ctx context.Context, name agent.App) error {
 	if name == agent.DefaultApp {
 		return agent.Errorf(agent.Conflict, "the default app cannot be deleted")
@@ -182,6 +182,13 @@ func (s *Store) DeleteApp(ctx context.Context, name agent.App) error {
 		}
 		if n > 0 {
 			left = append(left, fmt.Sprintf("%d tokens", n))
+		}
+		boxes, err := readSandboxHead(t, name)
+		if err != nil {
+			return err
+		}
+		if boxes.held > 0 {
+			left = append(left, fmt.Sprintf("%d sandboxes", boxes.held))
 		}
 		if len(left) > 0 {
 			return &agent.Error{

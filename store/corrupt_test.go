@@ -91,6 +91,7 @@ func fullStore(t *testing.T, db kv.DB) *store.Store {
 		t.Fatal(err)
 	}
 	addDocs(t, s, "shop", se.ID)
+	addSandboxes(t, s, se.ID)
 	day := agent.UsageDay(time.Now())
 	err = s.FoldUsage(ctx, store.UsageMark{}, store.UsageMark{Segment: 1, Offset: 100}, []agent.UsageRow{
 		{Day: day, App: app, Agent: "a", Kind: agent.UseCall, Events: 3}, {Day: day, App: app, Agent: "-", Kind: agent.UseCode, Events: 1},

@@ -31,6 +31,10 @@ const (
 
 	modelSettings Docs = "model-settings" // see PutModelLogging
 	Budgets       Docs = "budgets"        // what was spent of budgets of the policy
+
+	environments         Docs = "environments"          // environmentRecord, by name: the newest revision; see PutEnvironment
+	environmentRevisions Docs = "environment-revisions" // agent.Environment, by NAME@REVISION
+	frozenEnvironments   Docs = "frozen-environments"   // frozenRecord, by SESSION/NAME; see FreezeEnvironment
 )
 
 // docSpace is what the store knows of a space.
@@ -54,6 +58,10 @@ var docSpaces = map[Docs]docSpace{
 
 	modelSettings: {"setting of models", maxDocs},
 	Budgets:       {"budget", maxDocs},
+
+	environments:         {"environment", maxDocs},
+	environmentRevisions: {"revision of an environment", maxDocs},
+	frozenEnvironments:   {"session's environment", maxFrozen},
 }
 
 const (
@@ -62,6 +70,7 @@ const (
 
 	maxDocs      = 100_000
 	maxModelKeys = 1_000_000
+	maxFrozen    = 1 << 40 // sessions are kept for good
 )
 
 // AnyRev is given for the revision of a document by who does not mind which it has, or whether it is there.

@@ -45,6 +45,8 @@ import (
 //
 //	log/KIND/APP/ID/head             numbers of the first and the newest event
 //	log/KIND/APP/ID/event/SEQ        event
+//	log-taken/APP/SOURCE             number, at its source, of the newest event that was taken from there into a log (appendonce.go)
+//	log-sources/APP                  how many of those an app has
 //
 // States (state.go), where KIND and ID are the owner's and KEY is escaped (statekey.go):
 //
@@ -64,13 +66,21 @@ import (
 //	inst-out/NUMBER                  message that waits, by the order of commits
 //	inst-mark/due, inst-mark/out     below what no alarm is due; below what no message waits, and the next one's number
 //
-// Documents (docs.go), where SPACE is tool-servers, policies, skills, files, allowances or budgets, and NAME is escaped. GROUP is what is counted
-// together: a session's files, and all others of a space, as "-":
+// Documents (docs.go), where SPACE is one of docSpaces and NAME is escaped. GROUP is what is counted together: a session's files, and all others of
+// a space, as "-":
 //
 //	doc/SPACE/APP/NAME               document: its revision, and JSON
+//	doc/environment-revisions/APP/NAME@REVISION, doc/frozen-environments/APP/SESSION/NAME: see environments.go
 //	doc-head/SPACE/APP/GROUP         newest revision, numbers of documents and bytes
 //	doc-gone/APP                     the app was deleted; what is left of its documents is being removed
 //	model-key/HEX                    APP/ID of the virtual key (modelkeys.go) whose value has that SHA-256
+//
+// Sandboxes (sandboxes.go), which outlive their apps until nothing of them is left; FOR is escaped:
+//
+//	sandbox/SANDBOX                  sandbox
+//	sandbox-app/APP/SANDBOX          sandbox, by app
+//	sandbox-for/APP/FOR              id of the sandbox that is FOR's, unless it is being deleted
+//	sandbox-head/APP                 how many an app has, and how many of those are somebody's
 //
 // Idempotency keys (once.go), where HASH is the SHA-256 of scope and key:
 //
@@ -118,6 +128,13 @@ const (
 	prefixDoc       = "doc/"
 	prefixDocHead   = "doc-head/"
 	prefixDocGone   = "doc-gone/"
+
+	prefixTaken       = "log-taken/"
+	prefixSources     = "log-sources/"
+	prefixSandbox     = "sandbox/"
+	prefixSandboxApp  = "sandbox-app/"
+	prefixSandboxFor  = "sandbox-for/"
+	prefixSandboxHead = "sandbox-head/"
 )
 
 // space is the name of a collection.

@@ -95,7 +95,9 @@ func (s *Store) ModelKeyByHash(ctx context.Context, valueHash [32]byte) (agent.M
 	if err != nil {
 		return agent.ModelKey{}, err
 	}
-	s.known.put(version, valueHash, rec.ModelKey)
+	if rec.Run == "" { // else it dies with the run, of which nobody counts the commits
+		s.known.put(version, valueHash, rec.ModelKey)
+	}
 	return rec.ModelKey, nil
 }
 

@@ -98,6 +98,15 @@ func (s *Store) ModelLogs(ctx context.Context, app agent.App, page agent.Page) (
 	return list, next, err
 }
 
+// SweepModelLogs deletes the calls of an app that are older than it keeps them, also when no model is asked any more.
+func (s *Store) SweepModelLogs(ctx context.Context, app agent.App) error {
+	l, err := s.ModelLogging(ctx, app)
+	if err != nil {
+		return err
+	}
+	return s.DropModelLogs(ctx, app, s.now().AddDate(0, 0, -l.Days))
+}
+
 // DropModelLogs deletes calls from before a time.
 func (s *Store) DropModelLogs(ctx context.Context, app agent.App, before time.Time) error {
 	from := nameCursor(docPrefix(modelLogs, app), agent.LogNameAt(before))
@@ -110,10 +119,21 @@ func (s *Store) DropModelLogs(ctx context.Context, app agent.App, before time.Ti
 		if err != nil || len(names) == 0 {
 			return err
 		}
-		for _, name := range names {
-			if err := s.DeleteDoc(ctx, modelLogs, app, name, AnyRev); err != nil && agent.KindOf(err) != agent.NotFound {
-				return err
+		err = s.update(ctx, func(t *tx) error {
+			for _, name := range names {
+				d := docAt{modelLogs, app, name}
+				was, h, err := t.openDoc(d)
+				if err == nil && was.ord != 0 {
+					err = t.deleteDoc(d, was, h)
+				}
+				if err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 }

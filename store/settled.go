@@ -4,8 +4,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/skep-dev/skep/agent"
 )
 
 // changes counts commits that changed what is asked for with each request of a model and seldom changes, so that it need not be read again. It is
@@ -50,76 +48,44 @@ func hasAnyPrefix(k key, list []string) bool {
 	return false
 }
 
-// ModelsVersion is a number that changes with each commit that changes an app, or a provider, route, limit, guardrail or setting of models of any app. What was read after it
-// was asked for is good for as long as it stays the same. It means nothing to another process.
+// ModelsVersion is a number that changes with each commit that changes an app, or a provider, route, limit, guardrail or setting of models of any
+// app. What was read after it was asked for is good for as long as it stays the same. It means nothing to another process.
 func (s *Store) ModelsVersion() int64 { return s.commit.changes.models.Load() }
-
-// maxKnownKeys is how many virtual keys are kept in memory.
-const maxKnownKeys = 10_000
-
-// knownKeys are virtual keys by the hash of their value, as they were read at a count of changes.
-type knownKeys struct {
-	mu      sync.RWMutex
-	version int64
-	by      map[[32]byte]agent.ModelKey
-}
 
 // keysVersion changes with each commit that changes an app or a virtual key.
 func (s *Store) keysVersion() int64 {
 	return s.commit.changes.models.Load() + s.commit.changes.keys.Load()
 }
 
-func (n *knownKeys) get(version int64, hash [32]byte) (agent.ModelKey, bool) {
+// maxSettled is how many values a settled keeps.
+const maxSettled = 10_000
+
+// settled keeps in memory what was read at a count of changes, for as long as the count stays the same.
+type settled[K comparable, V any] struct {
+	mu      sync.RWMutex
+	version int64
+	by      map[K]V
+}
+
+func (n *settled[K, V]) get(version int64, k K) (v V, ok bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n.version != version {
-		return agent.ModelKey{}, false
+		return v, false
 	}
-	k, ok := n.by[hash]
-	return k, ok
+	v, ok = n.by[k]
+	return v, ok
 }
 
-// put keeps a key that was read after version was taken. One of a run is not kept: it dies with the run, of which nobody counts the commits.
-func (n *knownKeys) put(version int64, hash [32]byte, k agent.ModelKey) {
-	if k.Run != "" {
-		return
-	}
+// put keeps what was read after version was taken.
+func (n *settled[K, V]) put(version int64, k K, v V) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.version > version {
 		return
 	}
-	if n.version < version || n.by == nil || len(n.by) >= maxKnownKeys {
-		n.version, n.by = version, map[[32]byte]agent.ModelKey{}
+	if n.version < version || n.by == nil || len(n.by) >= maxSettled {
+		n.version, n.by = version, map[K]V{}
 	}
-	n.by[hash] = k
-}
-
-// maxKnownLogging is how many apps' settings are kept in memory.
-const maxKnownLogging = 4096
-
-// knownLogging is what apps keep of calls to models, as it was read at a count of changes.
-type knownLogging struct {
-	mu      sync.Mutex
-	version int64
-	by      map[agent.App]agent.ModelLogging
-}
-
-func (n *knownLogging) get(version int64, app agent.App) (agent.ModelLogging, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	l, ok := n.by[app]
-	return l, ok && n.version == version
-}
-
-func (n *knownLogging) put(version int64, app agent.App, l agent.ModelLogging) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.version > version {
-		return
-	}
-	if n.version < version || n.by == nil || len(n.by) >= maxKnownLogging {
-		n.version, n.by = version, map[agent.App]agent.ModelLogging{}
-	}
-	n.by[app] = l
+	n.by[k] = v
 }

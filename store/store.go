@@ -44,8 +44,8 @@ type Store struct {
 	agentLog int64
 	log      *slog.Logger
 
-	known   knownKeys
-	logging knownLogging
+	known   settled[[32]byte, agent.ModelKey] // virtual keys by the hash of their value
+	logging settled[agent.App, agent.ModelLogging]
 
 	wasClosed bool
 	damaged   atomic.Bool  // Verify found something

@@ -18,7 +18,7 @@ import (
 func (s *Store) Verify(ctx context.Context) error {
 	err := s.view(ctx, func(snap snapshot) error {
 		v := verifier{s, snap, ctx}
-		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.states, v.docs, v.modelKeys, v.instances, v.indexes, v.onces, v.usage} {
+		for _, step := range []func() error{v.meta, v.heads, v.records, v.sealed, v.logs, v.taken, v.states, v.docs, v.modelKeys, v.sandboxes, v.instances, v.indexes, v.onces, v.usage} {
 			if err := step(); err != nil {
 				return err
 			}

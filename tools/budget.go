@@ -231,14 +231,53 @@ func (c *Catalogue) untake(ctx context.Context, b policy.Budget, call agent.Tool
 // tidied is how many documents are looked at whenever there comes to be one.
 const tidied = 16
 
-// tidy deletes a few documents that count for nothing any more: of runs that have ended, and of budgets that nobody has used for as long as they last.
+// rounds remember where tidying goes on, so that documents that still count do not hide those behind them.
+type rounds struct {
+	mu sync.Mutex
+	at map[round]string // the cursor of the next page; none for the first
+}
+
+// round is a way through the documents of an app whose names begin alike.
+type round struct {
+	app    agent.App
+	prefix string
+}
+
+func (r *rounds) of(at round) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.at[at]
+}
+
+func (r *rounds) set(at round, next string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if next == "" {
+		delete(r.at, at)
+		return
+	}
+	if r.at == nil {
+		r.at = map[round]string{}
+	}
+	r.at[at] = next
+}
+
+func (r *rounds) forget(app agent.App) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.at, func(at round, _ string) bool { return at.app == app })
+}
+
+// tidy looks at the next few documents and deletes those that count for nothing any more: of runs that have ended, and of budgets that nobody has used for
+// as long as they last.
 func (c *Catalogue) tidy(ctx context.Context, call agent.ToolCall) error {
 	gone := map[string]int64{}
 	for _, prefix := range []string{"run/", "while/"} {
 		var names []string
 		var docs []spent
 		var revs []int64
-		_, err := c.store.Docs(ctx, store.Budgets, call.App, prefix, agent.Page{Limit: tidied}, func(name string, rev int64, data []byte) error {
+		at := round{call.App, prefix}
+		next, err := c.store.Docs(ctx, store.Budgets, call.App, prefix, agent.Page{After: c.tidying.of(at), Limit: tidied}, func(name string, rev int64, data []byte) error {
 			var doc spent
 			if err := json.Unmarshal(data, &doc); err != nil {
 				return agent.Wrap(agent.Internal, err, "what was spent of a budget cannot be read")
@@ -249,6 +288,7 @@ func (c *Catalogue) tidy(ctx context.Context, call agent.ToolCall) error {
 		if err != nil {
 			return err
 		}
+		c.tidying.set(at, next)
 		for i, name := range names {
 			over := docs[i].Per > 0 && docs[i].trim(now()) == 0
 			if docs[i].Per == 0 {

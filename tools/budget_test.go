@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -200,5 +201,35 @@ func TestBudgetKept(t *testing.T) {
 		if d, docs := judge(agent.RunID(fmt.Sprint("R", i))); d.Verdict != want || docs != 1 && want == agent.Allow {
 			t.Errorf("%d: %+v, %d documents of runs", i, d, docs)
 		}
+	}
+}
+
+// TestBudgetTidies has a document that counts for nothing go, however many before it still count: the room for documents would be used up else.
+func TestBudgetTidies(t *testing.T) {
+	r := budgeted(t, "read: allow\nbudgets: [9 s.read per run]\n")
+	put := func(name string, doc spent) {
+		if _, err := r.store.PutDoc(t.Context(), store.Budgets, agent.DefaultApp, name, store.AnyRev, doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const live = 3 * tidied
+	for i := range live {
+		doc := spent{Key: fmt.Sprint(i), Per: time.Hour}
+		doc.add(time.Now(), 1)
+		put(fmt.Sprintf("while/%03d", i), doc)
+	}
+	put("while/last", spent{Key: "last", Per: time.Hour})
+	for i := range 2 * live / tidied {
+		r.of(t, agent.RunID(fmt.Sprint("R", i)), "bot", "s.read", new(Tally))
+	}
+	var names []string
+	if _, err := r.store.Docs(t.Context(), store.Budgets, agent.DefaultApp, "while/", agent.Page{Limit: 1000}, func(name string, _ int64, _ []byte) error {
+		names = append(names, name)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(names) != live || slices.Contains(names, "while/last") {
+		t.Errorf("%d documents are left, of which %d count: %q", len(names), live, names)
 	}
 }

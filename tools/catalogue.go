@@ -73,6 +73,7 @@ type Catalogue struct {
 	validator code.Validator
 	totals    totals
 	spending  locks
+	tidying   rounds
 	changes   changes
 }
 
@@ -111,6 +112,7 @@ func (c *Catalogue) Forget(app agent.App) {
 	delete(c.policies, app)
 	c.mu.Unlock()
 	c.totals.forget(app)
+	c.tidying.forget(app)
 	c.changes.tell(app)
 }
 
@@ -148,7 +150,7 @@ func (c *Catalogue) all(ctx context.Context, app agent.App) ([]agent.Tool, strin
 	if err := group.Wait(); err != nil {
 		return nil, "", err
 	}
-	whole := slices.Concat(lists...)
+	whole := slices.DeleteFunc(slices.Concat(lists...), func(t agent.Tool) bool { return t.Hidden })
 	slices.SortFunc(whole, func(a, b agent.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return whole, strings.Join(prints, " "), nil
 }

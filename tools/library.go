@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -64,4 +65,21 @@ func (c *Catalogue) Contents(ctx context.Context, app agent.App, server string) 
 		out.Resources, out.Templates = nil, nil
 	}
 	return out, nil
+}
+
+// Part is one page of a list of contents: those that follow the cursor after, "" for the first page, up to limit of them. next is the cursor of the page
+// that follows, "" on the last.
+func Part[T any](all []T, after string, limit int) (part []T, next string, err error) {
+	from := 0
+	if after != "" {
+		if from, err = strconv.Atoi(after); err != nil || from < 0 {
+			return nil, "", agent.Errorf(agent.Invalid, "after is no cursor of this list: it is next of the page before")
+		}
+	}
+	from = min(from, len(all))
+	to := min(from+limit, len(all))
+	if to < len(all) {
+		next = strconv.Itoa(to)
+	}
+	return append([]T{}, all[from:to]...), next, nil
 }

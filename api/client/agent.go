@@ -13,12 +13,13 @@ import (
 // NewAgent is an agent to create. Plugin is the name of one, or name@version to pin it.
 type NewAgent struct {
 	Name        string            `json:"name"`
-	Plugin      string            `json:"plugin"`
+	Plugin      string            `json:"plugin,omitempty"` // none for an agent whose Sandbox has a CLI
 	Description string            `json:"description,omitempty"`
 	Config      map[string]string `json:"config,omitempty"`
 	Grants      agent.Grants      `json:"grants,omitzero"`
 	Limits      agent.Limits      `json:"limits,omitzero"`
 	Quota       agent.Quota       `json:"quota,omitzero"`
+	Sandbox     *agent.SandboxUse `json:"sandbox,omitempty"`
 }
 
 // AgentPatch changes the fields that are set. Config, Grants, Limits and Quota are replaced as a whole; Grant adds to the grants and
@@ -30,6 +31,7 @@ type AgentPatch struct {
 	Grants      *agent.Grants      `json:"grants,omitempty"`
 	Limits      *agent.Limits      `json:"limits,omitempty"`
 	Quota       *agent.Quota       `json:"quota,omitempty"`
+	Sandbox     *agent.SandboxUse  `json:"sandbox,omitempty"` // replaced as a whole; one without an environment takes it away
 	Grant       *agent.Grants      `json:"grant,omitempty"`
 	Revoke      *agent.Grants      `json:"revoke,omitempty"`
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -42,7 +41,7 @@ func (d *door) library(ctx context.Context, c content, all []agent.Tool) error {
 			if _, taken := c.resources[r.URI]; taken || !passes(r.URI, false) {
 				continue
 			}
-			res := &sdk.Resource{URI: r.URI, Name: cmp.Or(r.Name, r.URI), Title: r.Title, Description: r.Description, MIMEType: r.Type, Size: sizeOf(r), Meta: meta}
+			res := &sdk.Resource{URI: r.URI, Name: cmp.Or(r.Name, r.URI), Title: r.Title, Description: r.Description, MIMEType: r.Type, Size: r.Size, Meta: meta}
 			c.resources[r.URI] = list(res, d.passResource(t.Name))
 		}
 		for _, r := range has.Templates[:min(len(has.Templates), maxPassed)] {
@@ -55,8 +54,6 @@ func (d *door) library(ctx context.Context, c content, all []agent.Tool) error {
 	}
 	return nil
 }
-
-func sizeOf(r agent.Resource) int64 { return max(r.Size, 0) }
 
 // passes reports whether a URI of a server upstream, or a template of some, can be listed here: it has a scheme of its own, which is not ours, and is one that
 // the SDK takes.
@@ -180,15 +177,17 @@ func (d *door) filled(ctx context.Context, session agent.SessionID, value []byte
 	var bad error
 	var fill func(v any) any
 	fill = func(v any) any {
+		if bad != nil {
+			return nil
+		}
 		switch v := v.(type) {
 		case map[string]any:
-			if a, ok := artifactOf(v); ok {
-				if room -= a.Size; room < 0 {
-					bad = errors.Join(bad, agent.Errorf(agent.Exhausted, "what it holds has more than %d bytes; it is kept as %s", maxRead, fileURI(session, a.Path)))
-					return nil
+			if a, ok := artifactOf(v); ok { // or what its server has made look like one, so its size is not believed
+				f, body, err := d.h.st.ReadFile(ctx, d.key.app, session, a.Path, 0, room)
+				if err == nil && f.Size > room {
+					err = agent.Errorf(agent.Exhausted, "what it holds has more than %d bytes; it is kept as %s", maxRead, fileURI(session, a.Path))
 				}
-				_, body, err := d.h.st.ReadFile(ctx, d.key.app, session, a.Path, 0, maxRead)
-				bad = errors.Join(bad, err)
+				room, bad = room-int64(len(body)), err
 				return body // base64 in JSON
 			}
 			for k := range v {

@@ -32,6 +32,7 @@ type agentFlags struct {
 	grant               grantFlags
 	grantsFile          string
 	asked, yes          bool
+	sandbox             sandboxFlags
 }
 
 func (f *agentFlags) register(flags *pflag.FlagSet) {
@@ -43,6 +44,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.asked, "grant-asked", false, "let it do what its code asks for, after showing that")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask before granting what the code asks for")
 	quotaFlag(flags, &f.quota)
+	f.sandbox.register(flags)
 	flags.StringSliceVar(&f.limits, "limit", nil, "a limit `NAME=VALUE` for each call, such as wall=30s or memory=64MB; may be given more than once")
 }
 
@@ -85,13 +87,20 @@ func newAgentCreate(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ref := or(f.plugin, args[0])
+			use, err := f.sandbox.use(cmd.Flags(), nil)
+			if err != nil {
+				return err
+			}
+			ref := f.plugin
+			if ref == "" && use == nil {
+				ref = args[0]
+			}
 			granted, err := f.granted(cmd.Context(), c, cl, ref)
 			if err != nil {
 				return err
 			}
 			a, err := cl.CreateAgent(cmd.Context(), client.NewAgent{
-				Name: args[0], Plugin: ref, Description: f.description, Config: config, Grants: granted, Limits: limits, Quota: quota,
+				Name: args[0], Plugin: ref, Description: f.description, Config: config, Grants: granted, Limits: limits, Quota: quota, Sandbox: use,
 			})
 			if err != nil {
 				return err
@@ -99,7 +108,7 @@ func newAgentCreate(c *cli) *cobra.Command {
 			if c.json {
 				return c.printJSON(a)
 			}
-			c.printf("created agent %s on plugin %s\n", a.Name, a.Plugin)
+			c.printf("created agent %s on %s\n", a.Name, madeOf(a))
 			return c.hintGrants(cmd.Context(), cl, a, false)
 		},
 	}
@@ -207,7 +216,7 @@ func newAgentShow(c *cli) *cobra.Command {
 				config = append(config, key+"="+a.Config[key])
 			}
 			c.printFields("name", a.Name, "description", a.Description, "plugin", plugin,
-				"functions", strings.Join(p.Exports, ", "), "config", strings.Join(config, ", "),
+				"functions", strings.Join(p.Exports, ", "), "sandbox", sandboxWords(a.Sandbox), "config", strings.Join(config, ", "),
 				"may", strings.Join(a.Grants.Words(), "; "), "limits", limitsText(a.Limits),
 				"id", string(a.ID), "created", when(a.Created), "updated", when(a.Updated))
 			return nil
@@ -229,6 +238,9 @@ may do and --revoke-... takes away from it, also from calls and runs under way; 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			patch, err := f.patch(cmd.Flags())
 			if err != nil {
+				return err
+			}
+			if err := f.sandbox.patch(cmd.Context(), c, cmd.Flags(), args[0], &patch); err != nil {
 				return err
 			}
 			less, err := revoke.grants()

@@ -36,12 +36,12 @@ func (p *eventPrinter) printAnswer(e agent.Event) error {
 					return err
 				}
 				s.at = at
+			}
+			if s.text.Len() == 0 {
+				s.from = e
 				if part.Name != "" {
 					s.text.WriteString(part.Name + " ")
 				}
-			}
-			if s.text.Len() == 0 || s.from.Seq == 0 {
-				s.from = e
 			}
 			s.text.WriteString(part.Text)
 			if text := s.text.String(); part.Kind != client.ChatCall && strings.Contains(part.Text, "\n") {

@@ -120,6 +120,9 @@ func TestAnswersInLogs(t *testing.T) {
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		got = append(got, strings.TrimSpace(strings.TrimSuffix(line[len("15:04:05.000  "):], "\n")))
+		if second := line[len("15:04:"):len("15:04:05")]; strings.Contains(line, "  calls  ") && second != "12" {
+			t.Errorf("the call is not told when it began: %s", line)
+		}
 	}
 	want := []string{
 		"says       wro",

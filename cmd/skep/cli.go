@@ -55,8 +55,8 @@ func newRoot(c *cli) *cobra.Command {
 
 	root.AddCommand(
 		newServe(c), newDemo(c), newDev(c), newNew(c), newPush(c), newPlugins(c), newAgent(c), newState(c), newCall(c), newCode(c), newRun(c), newChat(c), newLogs(c),
-		newInstance(c), newAlarm(c), newTools(c), newPolicy(c), newApprovals(c), newProgram(c), newInspect(c), newReplay(c), newSessions(c), newFile(c), newSkill(c),
-		newApp(c), newModel(c), newSecret(c), newToken(c), newUsage(c), newAudit(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(),
+		newInstance(c), newAlarm(c), newTools(c), newPolicy(c), newApprovals(c), newProgram(c), newInspect(c), newReplay(c), newSessions(c), newFile(c), newSkill(c), newSandbox(c), newEnvironment(c), newImage(c),
+		newApp(c), newModel(c), newSecret(c), newToken(c), newUsage(c), newAudit(c), newBackup(c), newRestore(c), newDoctor(c), newVersion(c), newWorker(), newDriver(),
 	)
 	for _, verb := range root.Commands() {
 		tidyUsage(verb)

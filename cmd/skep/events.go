@@ -30,10 +30,24 @@ func (p *eventPrinter) print(e agent.Event) error {
 	if toldAnswer(e.Kind) {
 		return p.printAnswer(e)
 	}
+	if e.Kind == agent.EventCLI {
+		return p.printCLI(e)
+	}
 	if err := p.flush(); err != nil {
 		return err
 	}
 	return p.writeAs(e, eventKind(e), eventText(e))
+}
+
+func (p *eventPrinter) printCLI(e agent.Event) error {
+	word, text := cliLine(e)
+	if word == "" {
+		return nil
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	return p.writeAs(e, word, text)
 }
 
 // writeAs writes an event under a word, with what it tells.

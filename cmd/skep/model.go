@@ -239,14 +239,11 @@ func readSpan(flag, s string) (time.Duration, error) {
 // dollars reads an amount of money as millionths of a dollar.
 func dollars(flag, s string) (int64, error) {
 	whole, part, _ := strings.Cut(strings.TrimPrefix(s, "$"), ".")
-	n, err := strconv.ParseInt(or(whole, "0"), 10, 64)
-	if err == nil && n >= 0 && n < 1e12 && len(part) <= 6 && !strings.HasPrefix(part, "-") && !strings.HasPrefix(part, "+") {
-		var micro int64
-		if part != "" {
-			micro, err = strconv.ParseInt(part+strings.Repeat("0", 6-len(part)), 10, 64)
-		}
-		if err == nil {
-			return n*1_000_000 + micro, nil
+	if whole+part != "" && len(part) <= 6 {
+		n, err := strconv.ParseUint(or(whole, "0"), 10, 64)
+		micro, err2 := strconv.ParseUint(part+strings.Repeat("0", 6-len(part)), 10, 64)
+		if err == nil && err2 == nil && n < 1e12 {
+			return int64(n*1_000_000 + micro), nil
 		}
 	}
 	return 0, usageError("--%s %s: write dollars, such as 5 or 0.25; a millionth is the least", flag, s)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"time"
@@ -130,19 +129,15 @@ func keySwitch(c *cli, verb string, disabled bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.sayKey(cmd.Context(), cl, args[0], verb, disabled)
+			k, err := cl.UpdateModelKey(cmd.Context(), args[0], client.ModelKeyPatch{Disabled: &disabled})
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(k)
+			}
+			c.printf("%sd key %s\n", verb, k.Name)
+			return nil
 		},
 	}
-}
-
-func (c *cli) sayKey(ctx context.Context, cl *client.Client, id, verb string, disabled bool) error {
-	k, err := cl.UpdateModelKey(ctx, id, client.ModelKeyPatch{Disabled: &disabled})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		return c.printJSON(k)
-	}
-	c.printf("%sd key %s\n", verb, k.Name)
-	return nil
 }

@@ -10,34 +10,17 @@ import (
 	"github.com/skep-dev/skep/agent"
 )
 
-// pruneModels is how often logs of calls that are too old are looked for.
-const pruneModels = 10 * time.Minute
-
 // logging is how many bytes of a request and of an answer are kept.
 func (m *modelGateway) logging(ctx context.Context, app agent.App) (int, error) {
 	l, err := m.st.ModelLogging(ctx, app)
 	return l.Keep(), err
 }
 
-// logged keeps a call, and now and then deletes those that are too old.
+// logged keeps a call. The runtime deletes those that are too old.
 func (m *modelGateway) logged(ctx context.Context, l agent.ModelLog) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := m.st.PutModelLog(ctx, l)
-	now := time.Now()
-	m.mu.Lock()
-	due := now.Sub(m.pruned[l.App]) >= pruneModels
-	if due {
-		m.pruned[l.App] = now
-	}
-	m.mu.Unlock()
-	if due && err == nil {
-		var set agent.ModelLogging
-		if set, err = m.st.ModelLogging(ctx, l.App); err == nil {
-			err = m.st.DropModelLogs(ctx, l.App, now.AddDate(0, 0, -set.Days))
-		}
-	}
-	if err != nil {
+	if err := m.st.PutModelLog(ctx, l); err != nil {
 		m.log.Error("a call to a model could not be logged", "app", l.App, "call", l.Call, "err", err)
 	}
 }

@@ -149,6 +149,9 @@ func (f *providerFlags) register(flags *pflag.FlagSet) {
 
 // apply changes p to what the flags say.
 func (f *providerFlags) apply(flags *pflag.FlagSet, p *client.NewProvider) error {
+	if flags.Changed("url") && flags.Changed("script") {
+		return usageError("a provider has an address or a script: give --url or --script, not both")
+	}
 	if err := fromFile(f.file, &p.Provider); err != nil {
 		return err
 	}

@@ -212,7 +212,7 @@ day slide; from a day on they are whole days in UTC, today included. What was us
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if err := l.Each.UnmarshalText([]byte(each)); err != nil {
-				return usageError("--each %s: use app, agent, key or user", each)
+				return usageError("--each %s: use app, agent, key, user or org", each)
 			}
 			if l.Window, err = readSpan("window", in); err != nil {
 				return err
@@ -244,7 +244,7 @@ day slide; from a day on they are whole days in UTC, today included. What was us
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&each, "each", "app", "whose use is counted together: app, agent, key or user")
+	f.StringVar(&each, "each", "app", "whose use is counted together: app, agent, key, user, or org for all apps of the server")
 	f.StringSliceVar(&l.Match, "match", nil, "only agents or users with these names, or keys with these ids; may have *")
 	f.StringSliceVar(&l.Models, "models", nil, "only calls of these: @ROUTE or PROVIDER/MODEL, with *")
 	f.StringVar(&in, "window", "1d", "a minute to 31 days, such as 1m, 1h or 30d")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,6 @@ type modelGateway struct {
 	mu     sync.Mutex
 	told   map[keyUse]time.Time
 	limits map[agent.App]knownLimits
-	pruned map[agent.App]time.Time // when old logs were looked for last
 	log    *slog.Logger
 }
 
@@ -74,7 +74,7 @@ type knownLimits struct {
 
 // openModels returns the model gateway. Close it before what it is made of.
 func openModels(st *store.Store, o serveOptions, secrets *vault.Vault, usage *ledger.Ledger, tracer trace.Tracer, audit func(context.Context, agent.App, agent.Event) error) (*modelGateway, error) {
-	m := &modelGateway{st: st, vault: secrets, prices: price.Shipped(), audit: audit, told: map[keyUse]time.Time{}, limits: map[agent.App]knownLimits{}, pruned: map[agent.App]time.Time{}, log: o.log}
+	m := &modelGateway{st: st, vault: secrets, prices: price.Shipped(), audit: audit, told: map[keyUse]time.Time{}, limits: map[agent.App]knownLimits{}, log: o.log}
 	out, err := o.egress.options(o.log)
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (m *modelGateway) refused(app agent.App, provider, secret string, why agent
 	_ = m.audit(ctx, app, agent.Event{Kind: agent.EventChanged, Data: b}) // the log has it, too
 }
 
-// limitsOf returns the limits of an app.
+// limitsOf returns the limits of an app, or of limit.Org those of all apps together, which are kept with the default app.
 func (m *modelGateway) limitsOf(ctx context.Context, app agent.App) ([]agent.ModelLimit, error) {
 	version := m.st.ModelsVersion() // of all apps, so one that was made anew never has what another had
 	m.mu.Lock()
@@ -221,17 +221,19 @@ func (m *modelGateway) limitsOf(ctx context.Context, app agent.App) ([]agent.Mod
 	if ok && known.version == version {
 		return known.list, nil
 	}
-	if _, err := m.st.DocsRev(ctx, store.ModelLimits, app); err != nil { // the app is there
+	of := cmp.Or(app, agent.DefaultApp)
+	if _, err := m.st.DocsRev(ctx, store.ModelLimits, of); err != nil { // the app is there
 		return nil, err
 	}
 	known = knownLimits{version: version}
 	page := agent.Page{Limit: agent.MaxPage}
 	for {
-		next, err := m.st.Docs(ctx, store.ModelLimits, app, "", page, func(_ string, rev int64, data []byte) error {
+		next, err := m.st.Docs(ctx, store.ModelLimits, of, "", page, func(_ string, rev int64, data []byte) error {
 			var l agent.ModelLimit
 			err := json.Unmarshal(data, &l)
-			l.App, l.Revision = app, rev
-			known.list = append(known.list, l)
+			if l.App, l.Revision = of, rev; (l.Each == agent.EachOrg) == (app == limit.Org) {
+				known.list = append(known.list, l)
+			}
 			return err
 		})
 		if err != nil {

@@ -17,12 +17,16 @@ import (
 func newRun(c *cli) *cobra.Command {
 	var detach, quiet bool
 	var session, key string
+	var task taskFlags
 	cmd := &cobra.Command{
-		Use:   "run AGENT [FUNCTION] [INPUT]",
+		Use:   "run AGENT [FUNCTION] [INPUT] | run AGENT TASK",
 		Short: "Start a run, follow its events and print its result",
 		Long: `Start a run of an agent, follow its events and print its result. FUNCTION is "run" unless given. A run is durable: it goes on
 when the command or the connection ends, and skep run attach finds it again. Ctrl-C cancels it; --detach only starts it and prints
 its id. An agent that has the name of one of the verbs below is run by skep run -- NAME.
+
+An agent whose work a command-line agent does in a sandbox takes a TASK in words. --repo gives it a repository, or a folder of yours, to work on; its result
+is what it says and a patch of what it has changed, which --patch and --apply bring back.
 
 ` + inputHelp,
 		Example: `  skep run planner run '{"goal":"tea and cake"}'
@@ -30,24 +34,32 @@ its id. An agent that has the name of one of the verbs below is run by skep run 
   skep run list --agent planner
   skep run --detach order ship '{"id":7}' --key order-7
   skep run send 01JQ8... approval '{"by":"Ada"}'
+  skep run coder --repo . --apply "Fix the failing test"
   skep run cancel 01JQ8...`,
 		Args: cobra.RangeArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			function := "run"
-			if len(args) > 1 {
-				function = args[1]
-			}
-			input, err := c.jsonInput(args[min(2, len(args)):])
-			if err != nil {
-				return err
-			}
 			cl, err := c.client()
 			if err != nil {
 				return err
 			}
-			r, err := cl.StartRun(cmd.Context(), client.NewRun{
-				Agent: args[0], Function: function, Session: agent.SessionID(session), Key: key, Input: input,
-			})
+			start := client.NewRun{Agent: args[0], Session: agent.SessionID(session), Key: key}
+			worker, err := task.worker(cmd, cl, args)
+			if err != nil {
+				return err
+			}
+			if worker {
+				err = task.input(cmd.Context(), c, cl, args, &start)
+			} else {
+				start.Function = "run"
+				if len(args) > 1 {
+					start.Function = args[1]
+				}
+				start.Input, err = c.jsonInput(args[min(2, len(args)):])
+			}
+			if err != nil {
+				return err
+			}
+			r, err := cl.StartRun(cmd.Context(), start)
 			if err != nil {
 				return err
 			}
@@ -58,9 +70,14 @@ its id. An agent that has the name of one of the verbs below is run by skep run 
 				c.printf("%s\n", r.ID)
 				return nil
 			}
-			return c.attach(cmd.Context(), cl, r, quiet, true)
+			err = c.attach(cmd.Context(), cl, r, quiet, true)
+			if err == nil && worker {
+				err = task.bring(cmd.Context(), c, cl, r)
+			}
+			return err
 		},
 	}
+	task.register(cmd)
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "print the run's id and leave it running")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the result only")
 	cmd.Flags().StringVar(&session, "session", "", "session to run in; a new one unless given")

@@ -36,13 +36,21 @@ func TestMain(m *testing.M) {
 //
 // and the condition [toolchain:LANG], which CI takes as a demand.
 func TestScript(t *testing.T) {
+	testscript.Run(t, scripts(t, "testdata/script", sandboxOptions{kind: sandboxNone}, nil))
+}
+
+// scripts are those of a folder, whose servers have such sandboxes.
+func scripts(t *testing.T, dir string, sandbox sandboxOptions, vars map[string]string) testscript.Params {
 	cache := os.Getenv("SKEP_TEST_CACHE") // compiled code, shared by the scripts
 	if cache == "" {
 		cache = t.TempDir()
 	}
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+	return testscript.Params{
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
+			for name, value := range vars {
+				env.Setenv(name, value)
+			}
 			env.Setenv("SKEP_DATA", filepath.Join(env.WorkDir, "data"))
 			env.Setenv("SKEP_URL", "")
 			env.Setenv("SKEP_TOKEN", "")
@@ -57,7 +65,16 @@ func TestScript(t *testing.T) {
 			if dir, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
 				env.Setenv("GOCACHE", filepath.Join(dir, "go-build"))
 			}
-			env.Values[serverKey{}] = &testServer{python: toolFile("python")}
+			sandbox := sandbox
+			if sandbox.kind != sandboxNone { // no other server may have the folder, and its path has to be short
+				dir, err := os.MkdirTemp("", "skep")
+				if err != nil {
+					return err
+				}
+				env.Defer(func() { _ = os.RemoveAll(dir) })
+				sandbox.dir = dir
+			}
+			env.Values[serverKey{}] = &testServer{python: toolFile("python"), sandbox: sandbox}
 			return nil
 		},
 		Condition: condition,
@@ -74,7 +91,7 @@ func TestScript(t *testing.T) {
 			"exits":   exits,
 			"waitfor": waitFor,
 		},
-	})
+	}
 }
 
 // toolFile returns a file that a toolchain from npm was installed as, or "": npm ci in the folder of its package.json does that.
@@ -140,16 +157,17 @@ func server(ts *testscript.TestScript) *testServer { return ts.Value(serverKey{}
 
 // testServer is a server in the process of the test.
 type testServer struct {
-	python string
-	cancel context.CancelFunc
-	done   chan error
+	python  string
+	sandbox sandboxOptions
+	cancel  context.CancelFunc
+	done    chan error
 }
 
 func (s *testServer) start(dir, cache string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.done = cancel, make(chan error, 1)
 	ready := make(chan serverInfo, 1)
-	o := serveOptions{listen: "127.0.0.1:0", dir: dir, cells: "map", apart: os.Getenv("SKEP_ISOLATION"), cache: cache, python: s.python, log: slog.New(slog.DiscardHandler)}
+	o := serveOptions{listen: "127.0.0.1:0", dir: dir, cells: "map", apart: os.Getenv("SKEP_ISOLATION"), cache: cache, python: s.python, sandbox: s.sandbox, log: slog.New(slog.DiscardHandler)}
 	o.vault.key = "file:" + dir + ".vault-key"
 	go func() { s.done <- serve(ctx, o, func(i serverInfo) { ready <- i }) }()
 	select {

@@ -50,6 +50,7 @@ type serveOptions struct {
 	cache   string // where compiled code is kept; below dir unless given
 	vault   vaultOptions
 	egress  egressOptions
+	sandbox sandboxOptions
 	log     *slog.Logger
 }
 
@@ -88,6 +89,7 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 	flags.StringVar(&o.python, "python", os.Getenv("SKEP_PYTHON"), "`FILE` of the Python interpreter, for agents in Python (SKEP_PYTHON)")
 	o.vault.register(flags)
 	o.egress.register(flags)
+	o.sandbox.register(flags)
 	flags.StringVar(&format, "log-format", "text", "text or json")
 	var origins []string
 	if env := os.Getenv("SKEP_ORIGINS"); env != "" {
@@ -203,9 +205,18 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, models.Close()) }()
-	rt = runtime.New(st, cells, &runtime.Options{
+	sandboxes, err := openSandboxes(st, o, models.Gateway)
+	if err != nil {
+		return err
+	}
+	opts := &runtime.Options{
 		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secrets, Tools: toolset.Catalogue, Models: models.Gateway,
-	})
+	}
+	if sandboxes != nil {
+		defer func() { err = errors.Join(err, sandboxes.Close()) }()
+		opts.Boxes = sandboxes
+	}
+	rt = runtime.New(st, cells, opts)
 	toolset.rt = rt
 
 	linkKey, err := keptSecret(o.dir, "link.key")
@@ -225,14 +236,18 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	}
 	defer os.Remove(filepath.Join(o.dir, serverFile))
 
+	serving := &api.Options{
+		Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Origins: o.origins, URL: o.public, Vault: secrets,
+		Tools: toolset.Catalogue, Models: models.Gateway, OAuth: toolset.oauth, LinkKey: linkKey, MCPKey: mcpKey,
+	}
+	if sandboxes != nil {
+		sandboxes.rt = rt
+		sandboxes.start(ctx)
+		serving.Sandboxes = sandboxes.keeper
+	}
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return rt.Run(ctx) })
-	work.Go(func() error {
-		return api.New(rt, st, &api.Options{
-			Log: o.log, Tracer: tracing, Version: version, Hosts: o.hosts, Origins: o.origins, URL: o.public, Vault: secrets,
-			Tools: toolset.Catalogue, Models: models.Gateway, OAuth: toolset.oauth, LinkKey: linkKey, MCPKey: mcpKey,
-		}).Run(ctx, ln)
-	})
+	work.Go(func() error { return api.New(rt, st, serving).Run(ctx, ln) })
 	info.NewKey = secrets.NewKey()
 	ready(info)
 	work.Go(func() error { debug.FreeOSMemory(); return nil }) // more than half of the heap was needed only to start
@@ -273,6 +288,8 @@ func openCells(ctx context.Context, o serveOptions, load func(context.Context, a
 //   - image.seed, from which modules draw while they are initialised. Where it is lost, runs of modules that wait may find their code in another
 //     order, and diverge.
 //   - link.key, with which links to approvals are made. Where it is lost, links that are out are worth nothing.
+//   - sandbox.key, of which the keys and authorities of sandboxes are made, and the name under which they are this server's. Where it is lost, sandboxes that
+//     are there are nobody's.
 //   - mcp.key, which seals what MCP clients carry between the rounds of a call. Where it is lost, those calls have to be made again.
 func keptSecret(dir, name string) ([]byte, error) {
 	file := filepath.Join(dir, name)

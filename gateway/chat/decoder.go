@@ -30,9 +30,10 @@ type decoder struct {
 	byIndex map[int64]*opened
 	last    *opened
 
-	plain   bool // thoughts come as text of their own, so that in details is not told again
-	details []json.RawMessage
-	held    int // bytes in details
+	plain   bool                // thoughts come as text of their own, so that in details is not told again
+	details [][]json.RawMessage // a provider's list, each entry in the pieces in which it came
+	signed  bool                // details has data that must go back to the provider
+	held    int                 // bytes in details
 	refuses bool
 	stop    wire.Stop
 	stopped bool
@@ -117,12 +118,11 @@ func (d *decoder) flush() {
 	for _, c := range d.calls {
 		d.closeCall(c)
 	}
-	if opaque(d.details) { // it came after the text of the thought
+	if d.signed { // it came after the text of the thought
 		d.begin(wire.Part{Kind: wire.ThoughtPart})
 		d.sign()
 		d.closeText()
 	}
-	d.details = nil
 }
 
 func (d *decoder) chunk(r gjson.Result) {
@@ -186,7 +186,7 @@ func (d *decoder) delta(v gjson.Result) {
 		d.keep(list)
 	}
 	d.say(wire.ThoughtPart, thought)
-	if details.IsArray() && opaque(d.details) && !(d.open && d.kind == wire.ThoughtPart) && d.next == 0 {
+	if details.IsArray() && d.signed && !(d.open && d.kind == wire.ThoughtPart) && d.next == 0 {
 		d.begin(wire.Part{Kind: wire.ThoughtPart})
 	}
 	if c := v.Get("content"); c.IsArray() {
@@ -229,38 +229,47 @@ func (d *decoder) keep(list []json.RawMessage) {
 			d.breaks(&wire.Fault{Class: agent.StreamBroken, Message: "the provider's stream has more opaque data than may be"})
 			return
 		}
-		if n := len(d.details); n > 0 {
-			if m, ok := merge(d.details[n-1], x); ok {
-				d.details[n-1] = m
-				continue
-			}
+		d.signed = d.signed || opaque([]json.RawMessage{x})
+		if n := len(d.details); n > 0 && goesOn(d.details[n-1][0], x) {
+			d.details[n-1] = append(d.details[n-1], x)
+			continue
 		}
-		d.details = append(d.details, x)
+		d.details = append(d.details, []json.RawMessage{x})
 	}
 }
 
-func merge(a, b json.RawMessage) (json.RawMessage, bool) {
+// goesOn reports whether b is a piece of the entry that a began.
+func goesOn(a, b json.RawMessage) bool {
 	ra, rb := gjson.ParseBytes(a), gjson.ParseBytes(b)
-	if !ra.Get("index").Exists() || ra.Get("index").Raw != rb.Get("index").Raw || ra.Get("type").Str != rb.Get("type").Str || ra.Get("type").Str == "reasoning.encrypted" {
-		return nil, false
+	kind := ra.Get("type").Str
+	return ra.Get("index").Exists() && ra.Get("index").Raw == rb.Get("index").Raw && kind == rb.Get("type").Str && kind != "reasoning.encrypted"
+}
+
+// entry makes one entry of its pieces: texts go on, and of all else what came last counts.
+func entry(pieces []json.RawMessage) json.RawMessage {
+	if len(pieces) == 1 {
+		return pieces[0]
 	}
-	var m map[string]json.RawMessage
-	var add map[string]json.RawMessage
-	if json.Unmarshal(a, &m) != nil || json.Unmarshal(b, &add) != nil {
-		return nil, false
+	all := map[string]json.RawMessage{}
+	texts := map[string]*strings.Builder{"text": {}, "summary": {}}
+	for _, p := range pieces {
+		gjson.ParseBytes(p).ForEach(func(k, v gjson.Result) bool {
+			if v.Type == gjson.Null {
+				return true
+			}
+			all[k.Str] = json.RawMessage(v.Raw)
+			if t := texts[k.Str]; t != nil {
+				t.WriteString(v.String())
+			}
+			return true
+		})
 	}
-	for k, v := range add {
-		was := gjson.ParseBytes(m[k])
-		now := gjson.ParseBytes(v)
-		switch {
-		case now.Type == gjson.Null:
-		case k == "text" || k == "summary":
-			m[k] = openai.String(was.String() + now.String())
-		default:
-			m[k] = v
+	for k, t := range texts {
+		if all[k] != nil {
+			all[k] = openai.String(t.String())
 		}
 	}
-	return openai.JSON(m), true
+	return openai.JSON(all)
 }
 
 // say adds to the open text of a kind, or begins one.
@@ -283,11 +292,15 @@ func (d *decoder) begin(p wire.Part) {
 
 // sign tells the opaque data that has come for the open thought.
 func (d *decoder) sign() {
-	if opaque(d.details) {
-		t := &wire.Thinking{Opaque: string(join(d.details)), Origin: d.from}
+	if d.signed {
+		list := make([]json.RawMessage, len(d.details))
+		for i, pieces := range d.details {
+			list[i] = entry(pieces)
+		}
+		t := &wire.Thinking{Opaque: string(join(list)), Origin: d.from}
 		d.emit(wire.Event{Kind: wire.PartOpaque, Index: d.text, Part: wire.Part{Kind: wire.ThoughtPart, Thought: t}})
 	}
-	d.details = nil
+	d.details, d.signed = nil, false
 }
 
 func (d *decoder) closeText() {

@@ -1,7 +1,9 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
@@ -41,9 +43,9 @@ func think(parts []wire.Part, t turn, from *wire.Origin) []wire.Part {
 		text = t.Thought2
 	}
 	var foreign []json.RawMessage
-	ours := false
-	var head []wire.Part // before all else
-	place := parts
+	var ours []placed
+	signs := map[string]*wire.Thinking{} // of calls
+	var head []wire.Part                 // before all else
 	for _, raw := range t.Details {
 		var d detail
 		if json.Unmarshal(raw, &d) != nil {
@@ -58,18 +60,16 @@ func think(parts []wire.Part, t turn, from *wire.Origin) []wire.Part {
 			foreign = append(foreign, raw)
 			continue
 		}
-		ours = true
 		if d.ID != "" {
-			for i := range place {
-				if c := place[i].Call; c != nil && c.ID == d.ID {
-					place[i].Thought = o
-				}
-			}
+			signs[d.ID] = o
 			continue
 		}
-		at := min(max(d.Index, 0), len(place))
-		p := wire.Part{Kind: wire.ThoughtPart, Text: d.Text, Thought: o}
-		place = append(place[:at:at], append([]wire.Part{p}, place[at:]...)...)
+		ours = append(ours, placed{d.Index, wire.Part{Kind: wire.ThoughtPart, Text: d.Text, Thought: o}})
+	}
+	for i := range parts {
+		if c := parts[i].Call; c != nil && signs[c.ID] != nil {
+			parts[i].Thought = signs[c.ID]
+		}
 	}
 	if opaque(foreign) {
 		o := wire.Origin{Protocol: agent.ChatProtocol.String()}
@@ -80,10 +80,28 @@ func think(parts []wire.Part, t turn, from *wire.Origin) []wire.Part {
 			text = detailText(foreign)
 		}
 		head = append(head, wire.Part{Kind: wire.ThoughtPart, Text: text, Thought: &wire.Thinking{Opaque: string(join(foreign)), Origin: o}})
-	} else if text != "" && !ours {
+	} else if text != "" && len(ours) == 0 && len(signs) == 0 {
 		head = append(head, wire.Part{Kind: wire.ThoughtPart, Text: text})
 	}
-	return append(head, place...)
+	return append(head, merged(parts, ours)...)
+}
+
+// placed is a thought and its place among all parts.
+type placed struct {
+	at   int
+	part wire.Part
+}
+
+// merged puts thoughts among the other parts, each in its place as far as there is one.
+func merged(parts []wire.Part, thoughts []placed) []wire.Part {
+	slices.SortStableFunc(thoughts, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	all := make([]wire.Part, 0, len(parts)+len(thoughts))
+	for _, x := range thoughts {
+		n := min(max(x.at-len(all), 0), len(parts))
+		all = append(append(all, parts[:n]...), x.part)
+		parts = parts[n:]
+	}
+	return append(all, parts...)
 }
 
 // join makes a list of JSON values, each byte for byte.

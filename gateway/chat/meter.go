@@ -18,7 +18,7 @@ func (codec) Meter(stream bool) wire.Meter {
 	if stream {
 		return &meter{p: sse.Parser{Max: wire.MaxFrame}}
 	}
-	return &whole{}
+	return wire.WholeMeter(whole)
 }
 
 // meter reads a stream as it goes by. Ended is true from the last finish_reason on: some hosts send no [DONE], and usage comes between the two, so
@@ -178,33 +178,13 @@ func has(list []string, s string) bool {
 }
 
 // whole reads an answer that is no stream.
-type whole struct {
-	body []byte
-	over bool
-	read int
-	s    wire.MeterState
-}
-
-func (w *whole) Write(p []byte) {
-	if w.over || len(w.body)+len(p) > wire.MaxFrame {
-		w.over, w.body = true, nil
-		w.s.Content = true
-		return
-	}
-	w.body = append(w.body, p...)
-}
-
-func (w *whole) State() wire.MeterState {
-	if w.over || len(w.body) == w.read {
-		return w.s
-	}
-	w.read = len(w.body)
-	if !raw.Valid(w.body) {
-		return w.s
+func whole(body []byte) wire.MeterState {
+	if !raw.Valid(body) {
+		return wire.MeterState{}
 	}
 	m := meter{}
-	m.frame("", w.body)
-	w.s = m.State()
-	w.s.Ended = w.s.Fault == nil
-	return w.s
+	m.frame("", body)
+	s := m.State()
+	s.Ended = s.Fault == nil
+	return s
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 	"github.com/tidwall/gjson"
 )
 
@@ -56,7 +57,7 @@ func TestDecodeKnowsEachField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, fullRequest(), r)
+	wiretest.Same(t, fullRequest(), r)
 }
 
 func TestDecodeOfEncodeIsTheSame(t *testing.T) {
@@ -79,7 +80,7 @@ func TestDecodeOfEncodeIsTheSame(t *testing.T) {
 			if model == "gpt-5.2" && len(r.Messages) == 3 { // OpenAI's own models take no thoughts
 				r.Messages[1].Parts = r.Messages[1].Parts[1:]
 			}
-			same(t, r, got)
+			wiretest.Same(t, r, got)
 			tokens := "max_tokens"
 			if model == "gpt-5.2" {
 				tokens = "max_completion_tokens"
@@ -104,7 +105,7 @@ func TestCustomTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Model = "gpt-5"
-	same(t, r, got)
+	wiretest.Same(t, r, got)
 	// Hosts that have no such tools get a function with one field, and its arguments are unpacked for the client.
 	c, err = Codec.Encode(wire.Generate, r, wire.Target{Model: "llama"})
 	if err != nil {
@@ -124,8 +125,8 @@ func TestCustomTools(t *testing.T) {
 		t.Errorf("%s", b)
 	}
 	list := []wire.Event{{Kind: wire.PartBegin, Part: callPart("a", "patch", "")}, {Kind: wire.PartDelta, Text: `{"inp`}, {Kind: wire.PartDelta, Text: `ut":"go"}`}, {Kind: wire.PartEnd}, {Kind: wire.End, Stop: wire.StopTool}}
-	a, _ := collect(decode(t, encoded(r, list)))
-	same(t, []wire.Part{{Kind: wire.CallPart, Call: &wire.ToolCall{ID: "a", Name: "patch", Args: "go", Custom: true}}}, a.Parts)
+	a, _ := wiretest.Collect(decode(t, encoded(r, list)))
+	wiretest.Same(t, []wire.Part{{Kind: wire.CallPart, Call: &wire.ToolCall{ID: "a", Name: "patch", Args: "go", Custom: true}}}, a.Parts)
 }
 
 func TestWhatCannotBeTranslatedIsNamed(t *testing.T) {
@@ -172,7 +173,7 @@ func TestPeek(t *testing.T) {
 		t.Errorf("%d bytes of text", p.Text)
 	}
 	p.Text = 0
-	same(t, wire.Peek{Model: "gpt-x", Stream: true, MaxTokens: 100, Media: 4, Tools: true, User: "u", Calls: []string{"a", "b"}}, p)
+	wiretest.Same(t, wire.Peek{Model: "gpt-x", Stream: true, MaxTokens: 100, Media: 4, Tools: true, User: "u", Calls: []string{"a", "b"}}, p)
 	p, err = Codec.Peek(wire.Generate, path, []byte(`{"model":"m","messages":[{"role":"assistant","reasoning_details":[{"type":"reasoning.encrypted","data":"x"}],"tool_calls":[{"id":"a"}]},{"role":"tool","tool_call_id":"a"}]}`))
 	if err != nil || !p.Signed || p.Last != "a" {
 		t.Errorf("%+v, %v", p, err)
@@ -208,7 +209,7 @@ func TestPassedBytesStayAsTheyAre(t *testing.T) {
 	if c.Path != "/chat/completions" || c.Query != "api-version=1" || c.Strip != nil {
 		t.Errorf("%+v", c)
 	}
-	same(t, http.Header{"Accept": {"text/event-stream"}, "Content-Type": {"application/json"}, "Openai-Beta": {"x=1"}}, c.Header)
+	wiretest.Same(t, http.Header{"Accept": {"text/event-stream"}, "Content-Type": {"application/json"}, "Openai-Beta": {"x=1"}}, c.Header)
 	c, err = Codec.Patch(wire.Generate, path, "", nil, []byte(full), wire.Target{Model: `other/"x"`})
 	if want := strings.Replace(full, `"gpt-x"`, `"other/\"x\""`, 1); err != nil || string(c.Body) != want {
 		t.Errorf("another model: %s", c.Body)
@@ -248,7 +249,7 @@ func TestSignaturesComeBackUnchanged(t *testing.T) {
 	// A client that streams joins what it gets.
 	var details []string
 	var streamed strings.Builder
-	for _, f := range frames(t, encoded(&wire.Request{}, a.Events())) {
+	for _, f := range wiretest.Data(t, encoded(&wire.Request{}, a.Events())) {
 		gjson.Get(f, "choices.0.delta.reasoning_details").ForEach(func(_, d gjson.Result) bool { details = append(details, d.Raw); return true })
 		streamed.WriteString(gjson.Get(f, "choices.0.delta.reasoning_content").Str)
 	}
@@ -356,7 +357,7 @@ func TestAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, a, again)
+		wiretest.Same(t, a, again)
 	}
 	b, err := Codec.EncodeAnswer(&wire.Answer{ID: "c", Model: "m", Parts: []wire.Part{thought("hm"), text("a"), text("b"), {Kind: wire.RefusalPart, Text: "no"}, callPart("i", "f", "")}, Stop: wire.StopTool}, nil)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/sse"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 	"github.com/tidwall/gjson"
 )
 
@@ -67,7 +68,7 @@ func TestStreams(t *testing.T) {
 				}
 				a.Parts[0].Call.ID = "ID"
 			}
-			same(t, c.parts, a.Parts)
+			wiretest.Same(t, c.parts, a.Parts)
 			if a.Stop != c.stop {
 				t.Errorf("stop %d, want %d", a.Stop, c.stop)
 			}
@@ -78,7 +79,7 @@ func TestStreams(t *testing.T) {
 			}
 			// Once more, out of our own encoder.
 			r := &wire.Request{StreamUse: true}
-			again, f := collect(decode(t, encoded(r, decode(t, stream(c.chunks...)))))
+			again, f := wiretest.Collect(decode(t, encoded(r, decode(t, stream(c.chunks...)))))
 			if f != nil {
 				t.Fatal(f)
 			}
@@ -87,7 +88,7 @@ func TestStreams(t *testing.T) {
 					again.Parts[i].Call.ID = "ID"
 				}
 			}
-			same(t, a.Parts, again.Parts)
+			wiretest.Same(t, a.Parts, again.Parts)
 		})
 	}
 }
@@ -111,7 +112,7 @@ func TestATruncatedStreamIsNeverASuccess(t *testing.T) {
 		if name != "[DONE] in a call" && name != "[DONE] alone" && name != "a call without a name" && m.State().Ended {
 			t.Errorf("%s: the meter says that it ended", name)
 		}
-		last := frames(t, stream(chunks...)[:max(len(stream(chunks...))-1, 0)]+string(m.(wire.Breaker).Broken(&wire.Fault{Class: agent.StreamBroken, Message: "cut"})))
+		last := wiretest.Data(t, stream(chunks...)[:max(len(stream(chunks...))-1, 0)]+string(m.(wire.Breaker).Broken(&wire.Fault{Class: agent.StreamBroken, Message: "cut"})))
 		if e := gjson.Get(last[len(last)-1], "error"); e.Get("message").Str != "cut" || e.Get("code").Str != "stream_broken" {
 			t.Errorf("%s: the passed stream ends with %q", name, last)
 		}
@@ -132,7 +133,7 @@ func TestAnErrorWithinAStreamIsThatError(t *testing.T) {
 		`{"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"error","error":{"code":502,"message":"Provider disconnected"}}]}`: agent.ServerFault,
 	} {
 		s := stream(`"delta":{"content":"a"}`, body, "[DONE]")
-		_, f := collect(decode(t, s))
+		_, f := wiretest.Collect(decode(t, s))
 		if f == nil || f.Class != want || f.Message == "" {
 			t.Errorf("%s: %+v", body, f)
 		}
@@ -151,17 +152,17 @@ func TestCachedTokensAreCountedOnce(t *testing.T) {
 	want := agent.ModelTokens{Input: 1000, CacheRead: 200, CacheWrite: 700, Output: 80, Reasoning: 30}
 	s := stream(`"delta":{"content":"a"}`, `"delta":{},"finish_reason":"stop"`, usageChunk, "[DONE]")
 	list := decode(t, s)
-	a, _ := collect(list)
-	same(t, want, a.Usage.Tokens)
+	a, _ := wiretest.Collect(list)
+	wiretest.Same(t, want, a.Usage.Tokens)
 	m := Codec.Meter(true)
 	m.Write([]byte(s))
-	same(t, want, m.State().Usage.Tokens)
+	wiretest.Same(t, want, m.State().Usage.Tokens)
 	body := `{"id":"c","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}],"usage":` + gjson.Get(usageChunk, "usage").Raw + `}`
 	whole, err := Codec.DecodeAnswer([]byte(body), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, want, whole.Usage.Tokens)
+	wiretest.Same(t, want, whole.Usage.Tokens)
 	w := Codec.Meter(false)
 	w.Write([]byte(body[:50]))
 	if w.State().Ended {
@@ -171,10 +172,10 @@ func TestCachedTokensAreCountedOnce(t *testing.T) {
 	if st := w.State(); !st.Ended || !st.Content || st.Stop != wire.StopEnd {
 		t.Errorf("%+v", st)
 	}
-	same(t, want, w.State().Usage.Tokens)
+	wiretest.Same(t, want, w.State().Usage.Tokens)
 
 	// The way back: the figures of the client are those that came.
-	out := frames(t, encoded(&wire.Request{StreamUse: true}, list))
+	out := wiretest.Data(t, encoded(&wire.Request{StreamUse: true}, list))
 	u := gjson.Get(out[len(out)-2], "usage")
 	for k, n := range map[string]int64{"prompt_tokens": 1000, "completion_tokens": 80, "total_tokens": 1080, "prompt_tokens_details.cached_tokens": 200,
 		"prompt_tokens_details.cache_write_tokens": 700, "completion_tokens_details.reasoning_tokens": 30} {
@@ -197,15 +198,15 @@ func TestUsageThatSomeHostsTellElsewhere(t *testing.T) {
 		stream(`{"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2}}`, "[DONE]"),
 		stream(`{"id":"c","choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":5,"completion_tokens":1}}`, `{"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2}}`, "[DONE]"),
 	} {
-		a, f := collect(decode(t, s))
+		a, f := wiretest.Collect(decode(t, s))
 		if f != nil || !a.Usage.Known || a.Usage.Tokens != (agent.ModelTokens{Input: 5, Output: 2}) {
 			t.Errorf("%s: %+v %v", s, a.Usage, f)
 		}
 		m := Codec.Meter(true)
 		m.Write([]byte(s))
-		same(t, agent.ModelTokens{Input: 5, Output: 2}, m.State().Usage.Tokens)
+		wiretest.Same(t, agent.ModelTokens{Input: 5, Output: 2}, m.State().Usage.Tokens)
 	}
-	if a, _ := collect(decode(t, stream(`"delta":{},"finish_reason":"stop"`, `{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}`, "[DONE]"))); !a.Usage.Known {
+	if a, _ := wiretest.Collect(decode(t, stream(`"delta":{},"finish_reason":"stop"`, `{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}`, "[DONE]"))); !a.Usage.Known {
 		t.Error("an explicit zero is not known")
 	}
 }
@@ -224,7 +225,7 @@ func TestNoArgumentsOfAToolAreLost(t *testing.T) {
 		for _, p := range c.pieces {
 			list = append(list, wire.Event{Kind: wire.PartDelta, Text: p})
 		}
-		a, f := collect(decode(t, encoded(&wire.Request{}, append(list, end...))))
+		a, f := wiretest.Collect(decode(t, encoded(&wire.Request{}, append(list, end...))))
 		if f != nil || len(a.Parts) != 1 || a.Parts[0].Call.Args != c.want || a.Stop != wire.StopTool {
 			t.Errorf("%s: %+v %v", name, a, f)
 		}
@@ -240,7 +241,7 @@ func TestToolCallsAreNumberedFromZeroAfterTextAndThoughts(t *testing.T) {
 		{Kind: wire.PartDelta, Index: 3, Text: "{}"}, {Kind: wire.PartDelta, Index: 2, Text: `{"x":1}`}, {Kind: wire.PartEnd, Index: 3}, {Kind: wire.PartEnd, Index: 2},
 		{Kind: wire.End, Stop: wire.StopTool}}
 	seen := map[int64]int{}
-	for _, f := range frames(t, encoded(&wire.Request{}, list)) {
+	for _, f := range wiretest.Data(t, encoded(&wire.Request{}, list)) {
 		c := gjson.Get(f, "choices.0.delta.tool_calls.0")
 		if !c.Exists() {
 			continue
@@ -251,7 +252,7 @@ func TestToolCallsAreNumberedFromZeroAfterTextAndThoughts(t *testing.T) {
 			t.Errorf("piece %d of call %d is %s", seen[n], n, c.Raw)
 		}
 	}
-	same(t, map[int64]int{0: 2, 1: 2}, seen)
+	wiretest.Same(t, map[int64]int{0: 2, 1: 2}, seen)
 }
 
 // Fault 7 of docs/design/gateway-faults.md: a host that gives no ids gets calls with one stable id each; one that repeats them changes nothing.
@@ -265,7 +266,7 @@ func TestIdsOfCallsAreStable(t *testing.T) {
 		t.Errorf("%+v and %+v", a.Parts, b.Parts)
 	}
 	c := answerOf(t, piece(`"id":"x",`, `"name":"f","arguments":"{"`), piece(`"id":"x",`, `"name":"f","arguments":"}"`), `"delta":{},"finish_reason":"tool_calls"`, "[DONE]")
-	same(t, []wire.Part{callPart("x", "f", "{}")}, c.Parts)
+	wiretest.Same(t, []wire.Part{callPart("x", "f", "{}")}, c.Parts)
 }
 
 func TestAPassedStreamGetsNoUsageThatNobodyAskedFor(t *testing.T) {

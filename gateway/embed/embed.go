@@ -80,40 +80,19 @@ func (codec) Patch(op wire.Op, _, query string, header http.Header, body []byte,
 	return wire.Call{Path: "/embeddings", Query: openai.Query(query), Header: openai.Header(header, false), Body: openai.SetModel(o, to.Model)}, nil
 }
 
-func (codec) Meter(bool) wire.Meter { return &meter{} }
+// Meter reads an answer when it is whole: usage comes last.
+func (codec) Meter(bool) wire.Meter { return wire.WholeMeter(whole) }
 
-// meter keeps the answer until it can be read: usage comes last.
-type meter struct {
-	body []byte
-	over bool
-	read int
-	s    wire.MeterState
-}
-
-func (m *meter) Write(p []byte) {
-	if m.over || len(m.body)+len(p) > wire.MaxFrame {
-		m.over, m.body, m.s.Content = true, nil, true
-		return
+func whole(body []byte) wire.MeterState {
+	if !raw.Valid(body) {
+		return wire.MeterState{}
 	}
-	m.body = append(m.body, p...)
-}
-
-func (m *meter) State() wire.MeterState {
-	if m.over || m.read == len(m.body) {
-		return m.s
-	}
-	m.read = len(m.body)
-	if !raw.Valid(m.body) {
-		return m.s
-	}
-	r := gjson.ParseBytes(m.body)
+	r := gjson.ParseBytes(body)
 	if e := r.Get("error"); e.IsObject() {
-		m.s.Fault = openai.StreamFault(r)
-		return m.s
+		return wire.MeterState{Fault: openai.StreamFault(r)}
 	}
 	data := r.Get("data")
-	m.s = wire.MeterState{Content: data.IsArray(), Ended: data.IsArray(), Usage: openai.Usage(r.Get("usage")), Model: r.Get("model").String(), Stop: wire.StopEnd}
-	return m.s
+	return wire.MeterState{Content: data.IsArray(), Ended: data.IsArray(), Usage: openai.Usage(r.Get("usage")), Model: r.Get("model").String(), Stop: wire.StopEnd}
 }
 
 func (codec) Decode(op wire.Op, _ string, _ http.Header, _ []byte) (*wire.Request, error) {

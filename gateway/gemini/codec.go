@@ -138,8 +138,12 @@ func read(body []byte) (raw.Object, error) {
 	if err != nil {
 		return o, err
 	}
+	names := make(map[string]bool, len(o.Fields))
 	for _, f := range o.Fields {
-		if s := snake(f.Name); s != f.Name && o.Get(s).Exists() {
+		names[f.Name] = true
+	}
+	for _, f := range o.Fields {
+		if s := snake(f.Name); s != f.Name && names[s] {
 			return o, invalid("%s: the field is there twice, also as %s", raw.Show(f.Name), raw.Show(s))
 		}
 	}

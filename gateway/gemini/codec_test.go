@@ -12,6 +12,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 )
 
 func TestPeek(t *testing.T) {
@@ -36,7 +37,7 @@ func TestPeek(t *testing.T) {
 		}
 	}
 	_, err = Codec.Peek(wire.Generate, askPath, []byte(`{"contents":[],"contents":[]}`))
-	refused(t, err, "contents")
+	wiretest.Refused(t, err, "contents")
 }
 
 // Fault 10: a request that answers signed calls is known by what the provider signed, with ids and without.
@@ -110,7 +111,7 @@ func TestWholeAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(toolAnswer(), noRaw(a)); d != "" {
+	if d := cmp.Diff(toolAnswer(), wiretest.NoRaw(a)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	b, err := Codec.EncodeAnswer(a, nil)
@@ -121,7 +122,7 @@ func TestWholeAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(noRaw(a), noRaw(again)); d != "" {
+	if d := cmp.Diff(wiretest.NoRaw(a), wiretest.NoRaw(again)); d != "" {
 		t.Errorf("written and read, -want +got:\n%s", d)
 	}
 	m := Codec.Meter(false)
@@ -211,7 +212,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 	status, h, b := Codec.EncodeFault(&wire.Fault{Class: agent.RateLimited, Message: "slow", After: 1500 * time.Millisecond, Request: "r9", Param: "p"})
-	same(t, string(b), `{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"},
+	wiretest.SameJSON(t, string(b), `{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"},
 		{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"p"}]},{"@type":"type.googleapis.com/google.rpc.RequestInfo","requestId":"r9"}]}}`)
 	if status != 429 || h.Get("Retry-After") != "2" || h.Get("X-Request-Id") != "r9" {
 		t.Errorf("%d %v", status, h)
@@ -223,7 +224,7 @@ func TestFaults(t *testing.T) {
 
 func TestModels(t *testing.T) {
 	l := Codec.(wire.Lister)
-	same(t, string(l.EncodeModels([]wire.ModelInfo{{ID: "@cheap", Input: 5, Output: 6}})), `{"models":[{"name":"models/@cheap","baseModelId":"@cheap","version":"","displayName":"@cheap",
+	wiretest.SameJSON(t, string(l.EncodeModels([]wire.ModelInfo{{ID: "@cheap", Input: 5, Output: 6}})), `{"models":[{"name":"models/@cheap","baseModelId":"@cheap","version":"","displayName":"@cheap",
 		"inputTokenLimit":5,"outputTokenLimit":6,"supportedGenerationMethods":["generateContent","streamGenerateContent","countTokens"]}]}`)
-	same(t, string(l.EncodeModels(nil)), `{"models":[]}`)
+	wiretest.SameJSON(t, string(l.EncodeModels(nil)), `{"models":[]}`)
 }

@@ -224,8 +224,14 @@ func tools(o raw.Object, r *wire.Request) error {
 
 // history gives ids to calls that have none, and finds the calls that results without an id are of: by name, the earliest one that is not answered.
 type history struct {
-	n    int
-	open []wire.ToolCall // not answered yet
+	n            int                   // calls until now
+	byID, byName map[string][]*waiting // in the order of the calls
+}
+
+// waiting is a call of a tool, until it is answered.
+type waiting struct {
+	id, name string
+	answered bool
 }
 
 // madeID begins ids that no provider gave. They mean nothing to a provider, and are not sent to one of this protocol.
@@ -236,21 +242,34 @@ func (h *history) call(c *wire.ToolCall) {
 		c.ID = fmt.Sprintf("%scall_%d", madeID, h.n)
 	}
 	h.n++
-	h.open = append(h.open, *c)
+	if h.byID == nil {
+		h.byID, h.byName = map[string][]*waiting{}, map[string][]*waiting{}
+	}
+	w := &waiting{id: c.ID, name: c.Name}
+	h.byID[w.id] = append(h.byID[w.id], w)
+	h.byName[w.name] = append(h.byName[w.name], w)
 }
 
 func (h *history) answer(r *wire.ToolResult) bool {
-	for i, c := range h.open {
-		if r.CallID == c.ID || r.CallID == "" && c.Name == r.Name {
-			r.CallID = c.ID
-			if r.Name == "" {
-				r.Name = c.Name
-			}
-			h.open = append(h.open[:i], h.open[i+1:]...)
-			return true
-		}
+	calls, key := h.byID, r.CallID
+	if key == "" {
+		calls, key = h.byName, r.Name
 	}
-	return r.CallID != ""
+	list := calls[key]
+	for len(list) > 0 && list[0].answered { // found by its other name
+		list = list[1:]
+	}
+	if len(list) == 0 {
+		delete(calls, key)
+		return r.CallID != ""
+	}
+	w := list[0]
+	w.answered, calls[key] = true, list[1:]
+	r.CallID = w.id
+	if r.Name == "" {
+		r.Name = w.name
+	}
+	return true
 }
 
 func contents(v gjson.Result, r *wire.Request) error {
@@ -259,6 +278,7 @@ func contents(v gjson.Result, r *wire.Request) error {
 		return nil
 	}
 	var h history
+	var text strings.Builder // of a thought in pieces, the last part
 	var failed error
 	i := -1
 	list(v, func(c gjson.Result) bool {
@@ -287,10 +307,14 @@ func contents(v gjson.Result, r *wire.Request) error {
 			}
 			if p.Get("thought").Bool() && goesOn(m.Parts, parts[0]) {
 				last := &m.Parts[len(m.Parts)-1]
-				last.Text += parts[0].Text
-				last.Thought = parts[0].Thought
+				if text.Len() == 0 {
+					text.WriteString(last.Text)
+				}
+				text.WriteString(parts[0].Text)
+				last.Text, last.Thought = text.String(), parts[0].Thought
 				return true
 			}
+			text.Reset()
 			m.Parts = append(m.Parts, parts...)
 			return true
 		})

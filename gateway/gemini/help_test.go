@@ -3,14 +3,11 @@ package gemini
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/gateway/sse"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 )
 
 var (
@@ -39,27 +36,6 @@ func encode(t *testing.T, r *wire.Request, to wire.Target) string {
 	return string(c.Body)
 }
 
-func same(t *testing.T, got, want string) {
-	t.Helper()
-	var g, w any
-	if err := json.Unmarshal([]byte(got), &g); err != nil {
-		t.Fatalf("got is no JSON: %v\n%s", err, got)
-	}
-	if err := json.Unmarshal([]byte(want), &w); err != nil {
-		t.Fatalf("want is no JSON: %v\n%s", err, want)
-	}
-	if d := cmp.Diff(w, g); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-}
-
-func refused(t *testing.T, err error, field string) {
-	t.Helper()
-	if err == nil || agent.KindOf(err) != agent.Invalid || !strings.Contains(err.Error(), field) {
-		t.Errorf("got error %v, want one of kind invalid that names %s", err, field)
-	}
-}
-
 func events(chunks ...string) []wire.Event {
 	d := Codec.Decoder(here)
 	var all []wire.Event
@@ -67,26 +43,6 @@ func events(chunks ...string) []wire.Event {
 		all = append(all, d.Frame("", []byte(c))...)
 	}
 	return append(all, d.Close()...)
-}
-
-func collect(list []wire.Event) (*wire.Answer, *wire.Fault) {
-	var c wire.Collector
-	for _, e := range list {
-		if e.Kind == wire.Broken {
-			return c.Answer(), e.Fault
-		}
-		c.Add(e)
-	}
-	return c.Answer(), nil
-}
-
-func encodeAll(r *wire.Request, list []wire.Event) []byte {
-	e := Codec.Encoder(r)
-	var b []byte
-	for _, ev := range list {
-		b = e.Append(b, ev)
-	}
-	return b
 }
 
 // chunksOf reads a stream as a client gets it, in the form that r asked for.
@@ -103,14 +59,11 @@ func chunksOf(t *testing.T, r *wire.Request, b []byte) []string {
 		}
 		return list
 	}
-	p := sse.Parser{Max: wire.MaxFrame}
-	if err := p.Write(b, func(_ string, data []byte) {
-		if !json.Valid(data) {
-			t.Errorf("a chunk is no JSON: %s", data)
+	list = wiretest.Data(t, string(b))
+	for _, c := range list {
+		if !json.Valid([]byte(c)) {
+			t.Errorf("a chunk is no JSON: %s", c)
 		}
-		list = append(list, string(data))
-	}); err != nil {
-		t.Fatal(err)
 	}
 	return list
 }
@@ -136,10 +89,4 @@ func toolAnswer() *wire.Answer {
 		},
 		Usage: wire.Usage{Known: true, Tokens: agent.ModelTokens{Input: 105, CacheRead: 60, Output: 50, Reasoning: 30}},
 	}
-}
-
-func noRaw(a *wire.Answer) *wire.Answer {
-	b := *a
-	b.Usage.Raw = nil
-	return &b
 }

@@ -15,7 +15,7 @@ func (codec) Meter(stream bool) wire.Meter {
 	if stream {
 		return &streamMeter{}
 	}
-	return &wholeMeter{}
+	return wire.WholeMeter(whole)
 }
 
 // chunks is what was read of chunks.
@@ -231,34 +231,14 @@ func (a *elements) write(b []byte, each func([]byte)) {
 	}
 }
 
-// wholeMeter keeps a whole answer, of at most wire.MaxFrame bytes.
-type wholeMeter struct {
-	body []byte
-	over bool
-	read bool
-	s    wire.MeterState
-}
-
-func (m *wholeMeter) Write(b []byte) {
-	m.read = false
-	if m.over || len(m.body)+len(b) > wire.MaxFrame {
-		m.over, m.body = true, nil
-		return
-	}
-	m.body = append(m.body, b...)
-}
-
-func (m *wholeMeter) State() wire.MeterState {
-	if m.read {
-		return m.s
-	}
-	m.read, m.s = true, wire.MeterState{}
-	if m.over || !raw.Valid(m.body) {
-		return m.s
+// whole reads an answer that is no stream.
+func whole(body []byte) wire.MeterState {
+	if !raw.Valid(body) {
+		return wire.MeterState{}
 	}
 	var c chunks
-	c.take(m.body)
-	m.s = c.state()
-	m.s.Ended = m.s.Fault == nil // it is whole
-	return m.s
+	c.take(body)
+	s := c.state()
+	s.Ended = s.Fault == nil
+	return s
 }

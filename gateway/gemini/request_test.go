@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 )
 
 const full = `{
@@ -69,7 +70,7 @@ func TestRequestIsReadWhole(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	body := encode(t, got, target)
-	same(t, body, full)
+	wiretest.SameJSON(t, body, full)
 	if d := cmp.Diff(wantFull(), decode(t, body)); d != "" {
 		t.Errorf("written and read, -want +got:\n%s", d)
 	}
@@ -86,7 +87,7 @@ func TestNamesWithUnderscoresAreRead(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	_, err := Codec.Decode(wire.Generate, askPath, nil, []byte(`{"contents":[],"generationConfig":{},"generation_config":{}}`))
-	refused(t, err, "generationConfig")
+	wiretest.Refused(t, err, "generationConfig")
 }
 
 func TestStreamsAreAskedForInTwoForms(t *testing.T) {
@@ -185,7 +186,7 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Codec.Decode(wire.Generate, c.path, http.Header{}, []byte(c.body))
-			refused(t, err, c.field)
+			wiretest.Refused(t, err, c.field)
 		})
 	}
 }
@@ -219,7 +220,7 @@ func TestEncodeRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Codec.Encode(wire.Generate, c.r, target)
-			refused(t, err, c.field)
+			wiretest.Refused(t, err, c.field)
 		})
 	}
 }
@@ -229,7 +230,7 @@ func TestNativeToolsGoToTheirOwnProtocol(t *testing.T) {
 	if !r.Tools[0].Of.Chats() || r.Tools[0].Of != agent.GeminiProtocol {
 		t.Fatalf("got %+v", r.Tools)
 	}
-	same(t, gjson.Get(encode(t, r, target), "tools").Raw, `[{"googleSearch":{}},{"functionDeclarations":[{"name":"f"}]}]`)
+	wiretest.SameJSON(t, gjson.Get(encode(t, r, target), "tools").Raw, `[{"googleSearch":{}},{"functionDeclarations":[{"name":"f"}]}]`)
 }
 
 func TestSchema(t *testing.T) {

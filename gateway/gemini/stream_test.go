@@ -11,14 +11,15 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 )
 
 func TestStreamIsReadWhole(t *testing.T) {
-	a, f := collect(events(toolStream...))
+	a, f := wiretest.Collect(events(toolStream...))
 	if f != nil {
 		t.Fatal(f)
 	}
-	if d := cmp.Diff(toolAnswer(), noRaw(a)); d != "" {
+	if d := cmp.Diff(toolAnswer(), wiretest.NoRaw(a)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }
@@ -26,12 +27,12 @@ func TestStreamIsReadWhole(t *testing.T) {
 func TestStreamIsWrittenAsItWasReadInBothForms(t *testing.T) {
 	for _, array := range []bool{false, true} {
 		r := &wire.Request{Array: array}
-		chunks := chunksOf(t, r, encodeAll(r, events(toolStream...)))
-		a, f := collect(events(chunks...))
+		chunks := chunksOf(t, r, wiretest.Encode(Codec.Encoder(r), events(toolStream...)))
+		a, f := wiretest.Collect(events(chunks...))
 		if f != nil {
 			t.Fatal(f)
 		}
-		if d := cmp.Diff(toolAnswer(), noRaw(a)); d != "" {
+		if d := cmp.Diff(toolAnswer(), wiretest.NoRaw(a)); d != "" {
 			t.Errorf("array %v: -want +got:\n%s", array, d)
 		}
 	}
@@ -39,7 +40,7 @@ func TestStreamIsWrittenAsItWasReadInBothForms(t *testing.T) {
 
 // Fault 11: what the model thought is of the output, also of that which is billed.
 func TestUserIsToldThoughtsAsOutput(t *testing.T) {
-	a, _ := collect(events(toolStream...))
+	a, _ := wiretest.Collect(events(toolStream...))
 	m := Codec.Meter(true)
 	for _, c := range toolStream {
 		m.Write([]byte("data: " + c + "\r\n\r\n"))
@@ -47,9 +48,9 @@ func TestUserIsToldThoughtsAsOutput(t *testing.T) {
 	if d := cmp.Diff(a.Usage, m.State().Usage); d != "" {
 		t.Errorf("what passes is counted in another way than what is translated, -decoder +meter:\n%s", d)
 	}
-	chunks := chunksOf(t, nil, encodeAll(nil, events(toolStream...)))
+	chunks := chunksOf(t, nil, wiretest.Encode(Codec.Encoder(nil), events(toolStream...)))
 	u := gjson.Get(chunks[len(chunks)-1], "usageMetadata")
-	same(t, u.Raw, `{"promptTokenCount":105,"cachedContentTokenCount":60,"candidatesTokenCount":20,"thoughtsTokenCount":30,"totalTokenCount":155}`)
+	wiretest.SameJSON(t, u.Raw, `{"promptTokenCount":105,"cachedContentTokenCount":60,"candidatesTokenCount":20,"thoughtsTokenCount":30,"totalTokenCount":155}`)
 }
 
 // Fault 1: cached tokens are of the prompt, once.
@@ -72,7 +73,7 @@ func TestUserIsNotChargedForEachChunk(t *testing.T) {
 	c := func(n string) string {
 		return `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":` + n + `}}`
 	}
-	a, f := collect(events(c("1"), c("2"), c("3"))) // some models tell a reason with each
+	a, f := wiretest.Collect(events(c("1"), c("2"), c("3"))) // some models tell a reason with each
 	if f != nil || a.Usage.Tokens.Input != 10 || a.Usage.Tokens.Output != 3 || a.Parts[0].Text != "aaa" {
 		t.Errorf("got %+v, %v", a, f)
 	}
@@ -80,7 +81,7 @@ func TestUserIsNotChargedForEachChunk(t *testing.T) {
 
 // Fault 10: the signature of the first of parallel calls reaches its call again, through a client that keeps what it got.
 func TestUserKeepsTheSignatureOfACall(t *testing.T) {
-	a, _ := collect(events(toolStream...))
+	a, _ := wiretest.Collect(events(toolStream...))
 	b, err := Codec.EncodeAnswer(a, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -88,18 +89,18 @@ func TestUserKeepsTheSignatureOfACall(t *testing.T) {
 	r := decode(t, `{"contents":[{"parts":[{"text":"a"}]},`+gjson.GetBytes(b, "candidates.0.content").Raw+`,
 		{"parts":[{"functionResponse":{"name":"now","response":{"output":"9"}}},{"functionResponse":{"name":"weather","response":{"sky":"blue"}}}]}]}`)
 	out := encode(t, r, target)
-	same(t, gjson.Get(out, "contents.1.parts.1").Raw, `{"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"CiQB/sig+=="}`)
-	same(t, gjson.Get(out, "contents.1.parts.2").Raw, `{"functionCall":{"name":"now","args":{}}}`)
-	same(t, gjson.Get(out, "contents.2.parts").Raw, `[{"functionResponse":{"name":"weather","response":{"sky":"blue"}}},{"functionResponse":{"name":"now","response":{"output":"9"}}}]`)
+	wiretest.SameJSON(t, gjson.Get(out, "contents.1.parts.1").Raw, `{"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"CiQB/sig+=="}`)
+	wiretest.SameJSON(t, gjson.Get(out, "contents.1.parts.2").Raw, `{"functionCall":{"name":"now","args":{}}}`)
+	wiretest.SameJSON(t, gjson.Get(out, "contents.2.parts").Raw, `[{"functionResponse":{"name":"weather","response":{"sky":"blue"}}},{"functionResponse":{"name":"now","response":{"output":"9"}}}]`)
 }
 
 func TestSignatureOnTextComesBackOnText(t *testing.T) {
-	a, f := collect(events(`{"candidates":[{"content":{"parts":[{"text":"hi"}]}}]}`, `{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"T=="}]},"finishReason":"STOP"}]}`))
+	a, f := wiretest.Collect(events(`{"candidates":[{"content":{"parts":[{"text":"hi"}]}}]}`, `{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"T=="}]},"finishReason":"STOP"}]}`))
 	if f != nil {
 		t.Fatal(f)
 	}
 	out := encode(t, &wire.Request{Messages: []wire.Message{{Parts: []wire.Part{{Text: "a"}}}, {Role: wire.Assistant, Parts: a.Parts}}}, target)
-	same(t, gjson.Get(out, "contents.1.parts").Raw, `[{"text":"hi","thoughtSignature":"T=="}]`)
+	wiretest.SameJSON(t, gjson.Get(out, "contents.1.parts").Raw, `[{"text":"hi","thoughtSignature":"T=="}]`)
 }
 
 func TestThoughtBeforeACallSignsIt(t *testing.T) {
@@ -107,7 +108,7 @@ func TestThoughtBeforeACallSignsIt(t *testing.T) {
 	r := &wire.Request{Messages: []wire.Message{{Parts: []wire.Part{{Text: "a"}}}, {Role: wire.Assistant, Parts: []wire.Part{
 		{Text: "x"}, {Kind: wire.ThoughtPart, Thought: sign}, {Kind: wire.CallPart, Call: &wire.ToolCall{ID: "c", Name: "f"}},
 	}}}}
-	same(t, gjson.Get(encode(t, r, target), "contents.1.parts").Raw, `[{"text":"x"},{"functionCall":{"id":"c","name":"f","args":{}},"thoughtSignature":"S=="}]`)
+	wiretest.SameJSON(t, gjson.Get(encode(t, r, target), "contents.1.parts").Raw, `[{"text":"x"},{"functionCall":{"id":"c","name":"f","args":{}},"thoughtSignature":"S=="}]`)
 }
 
 func TestHistoryOfAnotherModelIsMarked(t *testing.T) {
@@ -118,7 +119,7 @@ func TestHistoryOfAnotherModelIsMarked(t *testing.T) {
 	r := &wire.Request{Messages: []wire.Message{{Parts: []wire.Part{{Text: "a"}}}, {Role: wire.Assistant, Parts: []wire.Part{
 		{Kind: wire.ThoughtPart, Text: "secret", Thought: foreign}, call("1"), call("2"),
 	}}}}
-	same(t, gjson.Get(encode(t, r, target), "contents.1.parts").Raw,
+	wiretest.SameJSON(t, gjson.Get(encode(t, r, target), "contents.1.parts").Raw,
 		`[{"functionCall":{"id":"1","name":"f","args":{}},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"id":"2","name":"f","args":{}}}]`)
 	if s := encode(t, r, older); strings.Contains(s, "thoughtSignature") || strings.Contains(s, "secret") {
 		t.Errorf("got %s", s)
@@ -159,7 +160,7 @@ func TestUserGetsTheArgumentsOfACallHoweverTheyCome(t *testing.T) {
 				list = append(list, wire.Event{Kind: wire.PartDelta, Text: p})
 			}
 			list = append(list, wire.Event{Kind: wire.PartEnd}, wire.Event{Kind: wire.End, Stop: wire.StopTool})
-			chunks := chunksOf(t, nil, encodeAll(nil, list))
+			chunks := chunksOf(t, nil, wiretest.Encode(Codec.Encoder(nil), list))
 			if got := gjson.Get(chunks[0], "candidates.0.content.parts.0.functionCall.args").Raw; got != c.want || len(chunks) != 2 {
 				t.Errorf("got %s in %d chunks, want %s", got, len(chunks), c.want)
 			}
@@ -174,7 +175,7 @@ func TestUserGetsTheArgumentsOfACallHoweverTheyCome(t *testing.T) {
 func TestUserNeverGetsACutCall(t *testing.T) {
 	for _, array := range []bool{false, true} {
 		r := &wire.Request{Array: array}
-		chunks := chunksOf(t, r, encodeAll(r, []wire.Event{
+		chunks := chunksOf(t, r, wiretest.Encode(Codec.Encoder(r), []wire.Event{
 			{Kind: wire.Begin}, {Kind: wire.PartBegin, Part: wire.Part{Kind: wire.CallPart, Call: &wire.ToolCall{ID: "c", Name: "f"}}},
 			{Kind: wire.PartDelta, Text: `{"city":"Pa`}, {Kind: wire.End, Stop: wire.StopTool},
 		}))
@@ -200,12 +201,12 @@ func TestUserSeesThatAStreamBroke(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			list := events(c.chunks...)
-			if _, f := collect(list); f == nil || f.Class != c.class {
+			if _, f := wiretest.Collect(list); f == nil || f.Class != c.class {
 				t.Fatalf("got %+v, want class %s", f, c.class)
 			}
 			for _, array := range []bool{false, true} {
 				r := &wire.Request{Array: array}
-				chunks := chunksOf(t, r, encodeAll(r, list))
+				chunks := chunksOf(t, r, wiretest.Encode(Codec.Encoder(r), list))
 				if last := chunks[len(chunks)-1]; !gjson.Get(last, "error.message").Exists() || !gjson.Get(last, "error.code").Exists() {
 					t.Errorf("array %v: the last chunk is %s", array, last)
 				}
@@ -246,7 +247,7 @@ func TestPromptThatIsBlocked(t *testing.T) {
 	if err != nil || a.Stop != wire.StopFilter || a.Usage.Tokens.Input != 7 || len(a.Parts) != 1 || a.Parts[0].Kind != wire.RefusalPart {
 		t.Errorf("got %+v, %v", a, err)
 	}
-	if a, f := collect(events(body)); f != nil || a.Stop != wire.StopFilter {
+	if a, f := wiretest.Collect(events(body)); f != nil || a.Stop != wire.StopFilter {
 		t.Errorf("got %+v, %v", a, f)
 	}
 	m := Codec.Meter(true)
@@ -257,19 +258,19 @@ func TestPromptThatIsBlocked(t *testing.T) {
 }
 
 func TestIdsOfCallsAreStable(t *testing.T) {
-	a, _ := collect(events(toolStream...))
-	b, _ := collect(events(toolStream...))
+	a, _ := wiretest.Collect(events(toolStream...))
+	b, _ := wiretest.Collect(events(toolStream...))
 	if a.Parts[2].Call.ID != b.Parts[2].Call.ID || a.Parts[2].Call.ID == a.Parts[3].Call.ID {
 		t.Errorf("ids %s, %s, %s", a.Parts[2].Call.ID, b.Parts[2].Call.ID, a.Parts[3].Call.ID)
 	}
-	c, _ := collect(events(strings.ReplaceAll(strings.Join(toolStream[4:5], ""), "r1", "r2"), toolStream[5]))
+	c, _ := wiretest.Collect(events(strings.ReplaceAll(strings.Join(toolStream[4:5], ""), "r1", "r2"), toolStream[5]))
 	if c.Parts[0].Call.ID == a.Parts[2].Call.ID {
 		t.Error("two answers share an id")
 	}
 	if len(a.Parts[2].Call.ID) > 40 {
 		t.Errorf("%s is too long for some protocols", a.Parts[2].Call.ID)
 	}
-	d, _ := collect(events(`{"candidates":[{"content":{"parts":[{"functionCall":{"id":"own-1","name":"f","args":{}}}]},"finishReason":"STOP"}]}`))
+	d, _ := wiretest.Collect(events(`{"candidates":[{"content":{"parts":[{"functionCall":{"id":"own-1","name":"f","args":{}}}]},"finishReason":"STOP"}]}`))
 	if d.Parts[0].Call.ID != "own-1" {
 		t.Errorf("the provider's id became %s", d.Parts[0].Call.ID)
 	}
@@ -322,7 +323,7 @@ func TestBrokenStreamEndsInItsForm(t *testing.T) {
 				last = s[strings.LastIndex(s, "\n\ndata: ")+1:]
 				last = strings.TrimPrefix(strings.TrimSpace(last), "data: ")
 			}
-			same(t, last, `{"error":{"code":500,"message":"cut","status":"INTERNAL","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"}]}}`)
+			wiretest.SameJSON(t, last, `{"error":{"code":500,"message":"cut","status":"INTERNAL","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"}]}}`)
 			if m.State().Ended {
 				t.Error("the stream has ended")
 			}

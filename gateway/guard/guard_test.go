@@ -219,6 +219,37 @@ func TestJSONStaysAsItIs(t *testing.T) {
 	}
 }
 
+// Schemas are full of names that are words of the protocols elsewhere.
+func TestTextsOfSchemas(t *testing.T) {
+	g := pick(t, find("email"), agent.Guardrail{Name: "w", Words: []string{"wav", "json_schema"}})
+	const secret = `{"type":"object","required":["status"],"properties":{"status":{"type":"string","description":"as ann@example.org says"},"type":{"description":"ann@example.org"}}}`
+	for _, in := range []string{
+		`{"tools":[{"name":"f","input_schema":` + secret + `}]}`, `{"text":{"format":{"type":"json_schema","name":"f","schema":` + secret + `}}}`,
+		`{"tools":[{"name":"f","input_schema":{"$defs":{"model":` + secret + `}}}]}`,
+	} {
+		got, f := g.JSON([]byte(in))
+		if want := strings.ReplaceAll(in, "ann@example.org", "[email]"); f != nil || string(got) != want {
+			t.Errorf("%v\n%s\nnot\n%s", f, got, want)
+		}
+	}
+	same := `{"input_audio":{"data":"AAAA","format":"wav"}}`
+	if got, _ := g.JSON([]byte(same)); string(got) != same {
+		t.Errorf("%s became %s", same, got)
+	}
+}
+
+// What objects say of themselves is read before their fields, which is not done over and over for what is nested without an end.
+func TestDeepObjectsAreLookedAtWhole(t *testing.T) {
+	g := pick(t, find("email"))
+	thought := `{"signature":"c2ln","thinking":"ann@example.org"}`
+	for depth, want := range map[int]bool{10: true, 1000: false} {
+		in := strings.Repeat(`{"a":`, depth) + thought + strings.Repeat("}", depth)
+		if got, f := g.JSON([]byte(in)); f != nil || strings.Contains(string(got), "ann@") != want {
+			t.Errorf("at %d: %v %s", depth, f, got)
+		}
+	}
+}
+
 func TestTokensOfWhatWasChangedAreLeftOut(t *testing.T) {
 	g := pick(t, find("email"))
 	in := `{"choices":[{"message":{"content":"ann@example.org"},"logprobs":{"content":[{"token":"ann@"},{"token":"example.org"}]}}]}`

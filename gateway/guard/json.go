@@ -49,7 +49,7 @@ func (g *Guard) prose(text string) (string, *Found) {
 // still are fields whose values are words of the protocols, and not texts.
 var still = map[string]bool{
 	"type": true, "role": true, "model": true, "object": true, "status": true, "finish_reason": true, "finishReason": true, "stop_reason": true,
-	"modelVersion": true, "responseId": true, "system_fingerprint": true, "service_tier": true, "effort": true, "tool_choice": true, "format": true,
+	"modelVersion": true, "responseId": true, "system_fingerprint": true, "service_tier": true, "effort": true, "tool_choice": true,
 	"detail": true, "mime_type": true, "mimeType": true, "media_type": true, "required": true, "usage": true, "usageMetadata": true, "cache_control": true,
 	"signature": true, "encrypted_content": true, "thoughtSignature": true, "thought_signature": true, "b64_json": true, "file_data": true,
 }
@@ -57,13 +57,19 @@ var still = map[string]bool{
 // names are fields that hold a name or an id, as long as it looks like one.
 var names = map[string]bool{
 	"name": true, "id": true, "call_id": true, "tool_call_id": true, "tool_use_id": true, "item_id": true, "previous_response_id": true, "file_id": true,
-	"conversation": true, "container": true, "prompt_cache_key": true,
+	"conversation": true, "container": true, "prompt_cache_key": true, "format": true,
 }
+
+// named are objects of JSON Schema whose fields are called as its author likes: none of the above means there what it does elsewhere.
+var named = map[string]bool{"properties": true, "patternProperties": true, "$defs": true, "definitions": true}
 
 var nameRE = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,256}$`)
 
 // free are fields whose value is a tool's own: when it is an object, or text that is one.
 var free = map[string]bool{"input": true, "arguments": true, "args": true, "response": true, "structuredContent": true}
+
+// maxDepth is how deep within others an object may be that says of itself what is no text. Those of the protocols are less deep by far.
+const maxDepth = 100
 
 // edit replaces bytes.
 type edit struct {
@@ -76,6 +82,7 @@ type walker struct {
 	g     *Guard
 	b     []byte
 	at    int
+	depth int // of objects
 	edits []edit
 	odds  []edit // of what tells the tokens of a text one by one, which is left out when the text is changed
 	found *Found
@@ -115,7 +122,7 @@ func (w *walker) value(field string, own bool, in *object) {
 	from := w.at
 	switch c := w.b[w.at]; c {
 	case '{':
-		w.object(own || free[field])
+		w.object(own || free[field], named[field])
 	case '[':
 		w.at++
 		for w.space(); w.at < len(w.b) && w.b[w.at] != ']'; w.space() {
@@ -161,9 +168,12 @@ type object struct {
 	signed bool
 }
 
-func (w *walker) object(own bool) {
+// object goes through an object. schema says that the names of its fields are those of a schema's author.
+func (w *walker) object(own, schema bool) {
+	w.depth++
+	defer func() { w.depth-- }()
 	o := &object{}
-	if !own {
+	if !own && !schema && w.depth <= maxDepth {
 		o = w.peek()
 	}
 	w.at++
@@ -181,10 +191,13 @@ func (w *walker) object(own bool) {
 		}
 		w.space()
 		w.at++ // the colon
-		if !own && still[name] {
-			w.skip()
-		} else {
+		switch {
+		case own || schema:
 			w.value(name, own, o)
+		case still[name]:
+			w.skip()
+		default:
+			w.value(name, false, o)
 		}
 		if w.found != nil {
 			return

@@ -44,6 +44,8 @@ func (a *Ask) who(each agent.LimitEach) string {
 	switch each {
 	case agent.EachApp:
 		return string(a.App)
+	case agent.EachOrg:
+		return "all apps"
 	case agent.EachAgent:
 		name = a.Agent
 	case agent.EachKey:
@@ -85,8 +87,11 @@ type counts struct {
 	holds map[*Hold]struct{} // of calls under way
 }
 
-// New returns a limiter that goes on from what the ledger tells of. limits returns the limits of an app; it is asked at each Hold, so it should
-// keep what it read.
+// Org stands for all apps together.
+const Org agent.App = ""
+
+// New returns a limiter that goes on from what the ledger tells of. limits returns the limits of an app, and of Org those of agent.EachOrg, which are in no
+// app's; it is asked at each Hold, so it should keep what it read.
 func New(l *ledger.Ledger, limits func(ctx context.Context, app agent.App) ([]agent.ModelLimit, error), o *Options) *Limiter {
 	lim := &Limiter{led: l, limits: limits, now: time.Now, apps: map[agent.App]*counts{}}
 	if o != nil && o.Now != nil {
@@ -113,6 +118,7 @@ type Hold struct {
 	at      time.Time
 	now     func() time.Time
 	entries []entry
+	and     *Hold // of the limits of all apps together
 }
 
 // entry is what a hold has taken of one limit.
@@ -126,15 +132,30 @@ type entry struct {
 // Hold takes what the call may use from all limits that are about it, or from none. Its error is an *agent.Error, of kind Exhausted with After when
 // a limit is reached and Denied when a limit of spending meets a price that is not known, or an *Instead that wraps it.
 func (l *Limiter) Hold(ctx context.Context, a Ask) (*Hold, error) {
-	limits, err := l.limits(ctx, a.App)
+	all, err := l.hold(ctx, Org, a)
 	if err != nil {
 		return nil, err
 	}
-	c := l.app(a.App)
+	h, err := l.hold(ctx, a.App, a)
+	if err != nil {
+		all.Release()
+		return nil, err
+	}
+	h.and = all
+	return h, nil
+}
+
+// hold is Hold of the limits of one app, or of all together.
+func (l *Limiter) hold(ctx context.Context, app agent.App, a Ask) (*Hold, error) {
+	limits, err := l.limits(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	c := l.app(app)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := l.now()
-	if err := l.refresh(ctx, c, a.App, limits, now); err != nil {
+	if err := l.refresh(ctx, c, app, limits, now); err != nil {
 		return nil, err
 	}
 	h := &Hold{of: c, ask: a, at: now, now: l.now}
@@ -169,6 +190,9 @@ func (l *Limiter) Hold(ctx context.Context, a Ask) (*Hold, error) {
 // Settle counts what the call has used, and gives back the rest. micro is nil when its cost is not known. The call's event must be in the ledger
 // before.
 func (h *Hold) Settle(tokens int64, micro *int64) {
+	if h.and != nil {
+		h.and.Settle(tokens, micro)
+	}
 	h.end(func(e *entry) amount {
 		used := amount{requests: 1, tokens: max(tokens, 0)}
 		switch {
@@ -184,11 +208,19 @@ func (h *Hold) Settle(tokens int64, micro *int64) {
 }
 
 // Release gives back everything: nothing was asked of the provider.
-func (h *Hold) Release() { h.end(func(*entry) amount { return amount{} }) }
+func (h *Hold) Release() {
+	if h.and != nil {
+		h.and.Release()
+	}
+	h.end(func(*entry) amount { return amount{} })
+}
 
 // Left is what the limits that are about the call leave now. What calls under way hold is taken off, until they have ended.
 func (h *Hold) Left() agent.ModelLeft {
 	var l agent.ModelLeft
+	if h.and != nil {
+		l = h.and.Left()
+	}
 	h.of.mu.Lock()
 	defer h.of.mu.Unlock()
 	now := h.now()
@@ -229,36 +261,15 @@ type rule struct {
 
 // about reports whether the limit is about the call.
 func (r *rule) about(a *Ask) bool {
-	if r.Each != agent.EachApp && len(r.Match) > 0 && !slices.ContainsFunc(r.Match, func(p string) bool { return glob(p, a.who(r.Each)) }) {
+	if len(r.Match) > 0 && !slices.ContainsFunc(r.Match, func(p string) bool { return agent.Glob(p, a.who(r.Each)) }) {
 		return false
 	}
 	return len(r.Models) == 0 || slices.ContainsFunc(r.Models, func(p string) bool {
 		if strings.HasPrefix(p, "@") {
-			return a.Route != "" && glob(p, a.Route)
+			return a.Route != "" && agent.Glob(p, a.Route)
 		}
-		return glob(p, a.Model)
+		return agent.Glob(p, a.Model)
 	})
-}
-
-// glob reports whether text is what a pattern, in which * stands for any text, says.
-func glob(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
-	}
-	if !strings.HasPrefix(text, parts[0]) {
-		return false
-	}
-	text = text[len(parts[0]):]
-	last := parts[len(parts)-1]
-	for _, p := range parts[1 : len(parts)-1] {
-		i := strings.Index(text, p)
-		if i < 0 {
-			return false
-		}
-		text = text[i+len(p):]
-	}
-	return strings.HasSuffix(text, last)
 }
 
 // estimate is what a call may use.

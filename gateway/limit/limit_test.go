@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ type rig struct {
 	led    *ledger.Ledger
 	now    atomic.Int64
 	limits atomic.Pointer[[]agent.ModelLimit]
+	all    []agent.ModelLimit // of all apps together
 	*Limiter
 	calls int
 }
@@ -52,7 +54,12 @@ func (r *rig) time() time.Time           { return time.Unix(0, r.now.Load()).UTC
 func (r *rig) wait(d time.Duration)      { r.now.Add(int64(d)) }
 func (r *rig) set(l ...agent.ModelLimit) { r.limits.Store(&l) }
 func (r *rig) restart() {
-	r.Limiter = New(r.led, func(context.Context, agent.App) ([]agent.ModelLimit, error) { return *r.limits.Load(), nil }, &Options{Now: r.time})
+	r.Limiter = New(r.led, func(_ context.Context, of agent.App) ([]agent.ModelLimit, error) {
+		if of == Org {
+			return r.all, nil
+		}
+		return *r.limits.Load(), nil
+	}, &Options{Now: r.time})
 }
 
 // call makes a call that uses so many tokens, writes it into the ledger and settles it.
@@ -402,5 +409,42 @@ func BenchmarkHold(b *testing.B) {
 			b.Fatal(err)
 		}
 		h.Settle(50, n(5))
+	}
+}
+
+// A limit of the organization counts all apps together, whatever their own limits leave, and gives back what an app's own limit refuses.
+func TestAllApps(t *testing.T) {
+	for _, window := range []time.Duration{time.Hour, 24 * time.Hour} {
+		r := newRig(t, agent.ModelLimit{Name: "own", Window: window, Requests: 2})
+		r.all = []agent.ModelLimit{{Name: "all", Each: agent.EachOrg, Window: window, Requests: 3, Tokens: 1000}}
+		a, b, c := Ask{App: "a", Model: "p/m", Tokens: 10}, Ask{App: "b", Model: "p/m", Tokens: 10}, Ask{App: "c", Model: "p/m", Tokens: 10}
+		for i, ask := range []Ask{a, a} {
+			if err := r.call(ask, time.Second, 5, nil); err != nil {
+				t.Fatalf("call %d: %v", i, err)
+			}
+		}
+		for range 3 {
+			if err := r.call(a, 0, 5, nil); agent.KindOf(err) != agent.Exhausted || !strings.Contains(err.Error(), `limit "own"`) {
+				t.Fatalf("past the app's own limit: %v", err)
+			}
+		}
+		h, err := r.Hold(t.Context(), b)
+		if err != nil {
+			t.Fatalf("another app: %v", err)
+		}
+		if left := h.Left(); left.RequestsOf == 0 || left.Requests != 0 || left.TokensOf != 1000 || left.Tokens != 980 {
+			t.Errorf("it leaves %+v", left)
+		}
+		if _, err := r.Hold(t.Context(), c); agent.KindOf(err) != agent.Exhausted || !strings.Contains(err.Error(), `limit "all", counted by org`) {
+			t.Errorf("past the limit of all: %v", err)
+		}
+		h.Release()
+		if err := r.call(c, time.Second, 5, nil); err != nil {
+			t.Errorf("after what was held was given back: %v", err)
+		}
+		r.restart() // the ledger knows
+		if err := r.call(b, 0, 5, nil); agent.KindOf(err) != agent.Exhausted {
+			t.Errorf("after a restart: %v", err)
+		}
 	}
 }

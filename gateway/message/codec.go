@@ -181,14 +181,14 @@ func dropForeign(body []byte, to wire.Origin) []byte {
 		}
 		blocks := content.Array()
 		drop := make([]bool, len(blocks))
-		kept := 0
+		last := -1 // of the blocks that stay
 		for i, b := range blocks {
 			drop[i] = b.Get("type").Str == "thinking" && foreign(b.Get("signature").Str, to)
 			if !drop[i] {
-				kept++
+				last = i
 			}
 		}
-		if kept == 0 { // a message must say something; the provider tells what is wrong with it
+		if last < 0 { // a message must say something; the provider tells what is wrong with it
 			return true
 		}
 		for i, b := range blocks {
@@ -196,11 +196,7 @@ func dropForeign(body []byte, to wire.Origin) []byte {
 				continue
 			}
 			at, end := b.Index, b.Index+len(b.Raw)
-			last := true
-			for j := i + 1; j < len(blocks); j++ {
-				last = last && drop[j]
-			}
-			if !last {
+			if i < last {
 				end = blocks[i+1].Index
 			} else { // nothing that stays follows: the comma before it goes
 				prev := blocks[i-1]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 )
 
 func TestPeek(t *testing.T) {
@@ -28,7 +29,7 @@ func TestPeek(t *testing.T) {
 	}
 	for name, body := range map[string]string{"model": `{}`, "twice": `{"model":"a","model":"b"}`, "JSON": `{`, "object": `[]`} {
 		_, err := Codec.Peek(wire.Generate, "", []byte(body))
-		refused(t, err, name)
+		wiretest.Refused(t, err, name)
 	}
 }
 
@@ -107,14 +108,14 @@ func TestWholeAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(toolAnswer(), noRaw(a)); d != "" {
+	if d := cmp.Diff(toolAnswer(), wiretest.NoRaw(a)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	b, err := Codec.EncodeAnswer(a, &wire.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, string(b), wholeAnswer)
+	wiretest.SameJSON(t, string(b), wholeAnswer)
 	m := Codec.Meter(false)
 	m.Write([]byte(wholeAnswer[:100]))
 	if m.State().Ended {
@@ -162,7 +163,7 @@ func TestStopReasons(t *testing.T) {
 		if err != nil || a.Stop != want {
 			t.Errorf("%s: got %v, %v", reason, a.Stop, err)
 		}
-		s, f := collect(events(startFrame, endFrame(reason), stopFrame))
+		s, f := wiretest.Collect(events(startFrame, endFrame(reason), stopFrame))
 		if f != nil || s.Stop != want {
 			t.Errorf("%s in a stream: got %v, %v", reason, s.Stop, f)
 		}
@@ -287,7 +288,7 @@ func TestFaultsOfOthersInThisDialect(t *testing.T) {
 func TestModels(t *testing.T) {
 	l := Codec.(wire.Lister)
 	m := wire.ModelInfo{ID: "@cheap", Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	same(t, string(l.EncodeModels([]wire.ModelInfo{m, {ID: "b", Name: "B", Input: 5}})), `{"data":[{"type":"model","id":"@cheap","display_name":"@cheap","created_at":"2026-01-02T03:04:05Z"},
+	wiretest.SameJSON(t, string(l.EncodeModels([]wire.ModelInfo{m, {ID: "b", Name: "B", Input: 5}})), `{"data":[{"type":"model","id":"@cheap","display_name":"@cheap","created_at":"2026-01-02T03:04:05Z"},
 		{"type":"model","id":"b","display_name":"B","created_at":"1970-01-01T00:00:00Z","max_input_tokens":5}],"has_more":false,"first_id":"@cheap","last_id":"b"}`)
-	same(t, string(l.EncodeModels(nil)), `{"data":[],"has_more":false,"first_id":null,"last_id":null}`)
+	wiretest.SameJSON(t, string(l.EncodeModels(nil)), `{"data":[],"has_more":false,"first_id":null,"last_id":null}`)
 }

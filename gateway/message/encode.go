@@ -100,6 +100,12 @@ type cache struct {
 
 func (codec) Encode(op wire.Op, r *wire.Request, to wire.Target) (wire.Call, error) {
 	e := encoding{r: r, to: to}
+	if len(r.Choice.Among) > 0 {
+		e.among = map[string]bool{}
+		for _, name := range r.Choice.Among {
+			e.among[name] = true
+		}
+	}
 	out, err := e.request(op)
 	if err != nil {
 		return wire.Call{}, err
@@ -119,8 +125,14 @@ func (codec) Encode(op wire.Op, r *wire.Request, to wire.Target) (wire.Call, err
 }
 
 type encoding struct {
-	r  *wire.Request
-	to wire.Target
+	r     *wire.Request
+	to    wire.Target
+	among map[string]bool // the only tools of ours that are offered; nil for all
+}
+
+// offers reports whether a tool is passed on: others than those of r.Choice.Among are left out, but for a provider's own.
+func (e encoding) offers(t wire.Tool) bool {
+	return t.Native != nil || e.among == nil || e.among[t.Name]
 }
 
 func (e encoding) request(op wire.Op) (*request, error) {
@@ -187,7 +199,7 @@ func (e encoding) tools(out *request) error {
 			out.Tools = append(out.Tools, json.RawMessage(t.Native))
 			continue
 		}
-		if len(r.Choice.Among) > 0 && !slices.Contains(r.Choice.Among, t.Name) {
+		if !e.offers(t) {
 			continue
 		}
 		if !goodName(t.Name) {
@@ -391,7 +403,7 @@ func (e encoding) marks(out *request) {
 	var tools, system, messages []place
 	at := 0
 	for _, t := range e.r.Tools {
-		if t.Native == nil && len(e.r.Choice.Among) > 0 && !slices.Contains(e.r.Choice.Among, t.Name) {
+		if !e.offers(t) {
 			continue
 		}
 		w, ours := out.Tools[at].(*tool)

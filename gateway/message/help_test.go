@@ -3,14 +3,11 @@ package message
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/gateway/sse"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 )
 
 var here = wire.Origin{Protocol: own, Provider: "anthropic", Model: "claude-opus-4-8", Secret: "k"}
@@ -36,29 +33,6 @@ func encode(t *testing.T, r *wire.Request, to wire.Target) string {
 	return string(c.Body)
 }
 
-// same compares JSON.
-func same(t *testing.T, got, want string) {
-	t.Helper()
-	var g, w any
-	if err := json.Unmarshal([]byte(got), &g); err != nil {
-		t.Fatalf("got is no JSON: %v\n%s", err, got)
-	}
-	if err := json.Unmarshal([]byte(want), &w); err != nil {
-		t.Fatalf("want is no JSON: %v\n%s", err, want)
-	}
-	if d := cmp.Diff(w, g); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-}
-
-// refused checks that err is of kind Invalid and names field.
-func refused(t *testing.T, err error, field string) {
-	t.Helper()
-	if agent.KindOf(err) != agent.Invalid || err == nil || !strings.Contains(err.Error(), field) {
-		t.Errorf("got error %v, want one of kind invalid that names %s", err, field)
-	}
-}
-
 // events decodes a stream of frames, and its end.
 func events(frames ...string) []wire.Event {
 	d := Codec.Decoder(here)
@@ -69,54 +43,22 @@ func events(frames ...string) []wire.Event {
 	return append(all, d.Close()...)
 }
 
-// collect makes an answer of events; the fault is that of Broken.
-func collect(list []wire.Event) (*wire.Answer, *wire.Fault) {
-	var c wire.Collector
-	for _, e := range list {
-		if e.Kind == wire.Broken {
-			return c.Answer(), e.Fault
-		}
-		c.Add(e)
-	}
-	return c.Answer(), nil
-}
-
-// frame is an event as a client gets it.
-type frame struct{ Name, Data string }
-
-func framesOf(t *testing.T, b []byte) []frame {
+// framesOf reads what an encoder made: each frame is JSON.
+func framesOf(t *testing.T, b []byte) []wiretest.Frame {
 	t.Helper()
-	p := sse.Parser{Max: wire.MaxFrame}
-	var list []frame
-	if err := p.Write(b, func(name string, data []byte) {
-		if !json.Valid(data) {
-			t.Errorf("a frame is no JSON: %s", data)
+	list := wiretest.Frames(t, string(b))
+	for _, f := range list {
+		if !json.Valid([]byte(f.Data)) {
+			t.Errorf("a frame is no JSON: %s", f.Data)
 		}
-		list = append(list, frame{name, string(data)})
-	}); err != nil {
-		t.Fatal(err)
 	}
 	return list
-}
-
-func encodeAll(r *wire.Request, list []wire.Event) []byte {
-	e := Codec.Encoder(r)
-	var b []byte
-	for _, ev := range list {
-		b = e.Append(b, ev)
-	}
-	return b
 }
 
 // back reads a stream that an encoder made.
 func back(t *testing.T, b []byte) (*wire.Answer, *wire.Fault) {
 	t.Helper()
-	d := Codec.Decoder(here)
-	var all []wire.Event
-	for _, f := range framesOf(t, b) {
-		all = append(all, d.Frame(f.Name, []byte(f.Data))...)
-	}
-	return collect(append(all, d.Close()...))
+	return wiretest.Collect(wiretest.Decode(t, Codec.Decoder(here), framesOf(t, b)...))
 }
 
 const (
@@ -168,11 +110,4 @@ func toolAnswer() *wire.Answer {
 			Input: 2103, CacheRead: 2000, CacheWrite: 60, CacheWrite1h: 40, Output: 77, Reasoning: 30,
 		}},
 	}
-}
-
-// noRaw takes the provider's own figures out of an answer, which differ where a codec wrote them.
-func noRaw(a *wire.Answer) *wire.Answer {
-	b := *a
-	b.Usage.Raw = nil
-	return &b
 }

@@ -14,7 +14,7 @@ func (codec) Meter(stream bool) wire.Meter {
 	if stream {
 		return &streamMeter{p: sse.Parser{Max: wire.MaxFrame}}
 	}
-	return &wholeMeter{}
+	return wire.WholeMeter(whole)
 }
 
 type streamMeter struct {
@@ -130,47 +130,28 @@ func copied(v gjson.Result) gjson.Result {
 	return v
 }
 
-// wholeMeter keeps a whole answer, of at most wire.MaxFrame bytes.
-type wholeMeter struct {
-	body []byte
-	over bool
-	read bool
-	s    wire.MeterState
-}
-
-func (m *wholeMeter) Write(b []byte) {
-	m.read = false
-	if m.over || len(m.body)+len(b) > wire.MaxFrame {
-		m.over, m.body = true, nil
-		return
+// whole reads an answer that is no stream.
+func whole(body []byte) wire.MeterState {
+	var s wire.MeterState
+	if !raw.Valid(body) {
+		return s
 	}
-	m.body = append(m.body, b...)
-}
-
-func (m *wholeMeter) State() wire.MeterState {
-	if m.read {
-		return m.s
-	}
-	m.read, m.s = true, wire.MeterState{}
-	if m.over || !raw.Valid(m.body) {
-		return m.s
-	}
-	v := gjson.ParseBytes(m.body)
+	v := gjson.ParseBytes(body)
 	if v.Get("type").Str == "error" {
-		m.s.Fault = streamFault(v)
-		return m.s
+		s.Fault = streamFault(v)
+		return s
 	}
 	if !v.IsObject() {
-		return m.s
+		return s
 	}
-	m.s.Ended = true
-	m.s.ID, m.s.Model, m.s.Stop = bounded(v.Get("id")), bounded(v.Get("model")), stops[v.Get("stop_reason").Str]
+	s.Ended = true
+	s.ID, s.Model, s.Stop = bounded(v.Get("id")), bounded(v.Get("model")), stops[v.Get("stop_reason").Str]
 	v.Get("content").ForEach(func(_, b gjson.Result) bool {
-		takeBlock(&m.s, b)
+		takeBlock(&s, b)
 		return true
 	})
 	var f figures
 	f.take(v.Get("usage"))
-	m.s.Usage, m.s.Tier = f.usage(), f.tier
-	return m.s
+	s.Usage, s.Tier = f.usage(), f.tier
+	return s
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 )
 
 const full = `{
@@ -78,7 +79,7 @@ func TestRequestIsReadWhole(t *testing.T) {
 	if d := cmp.Diff(want, decode(t, body)); d != "" {
 		t.Errorf("written and read, -want +got:\n%s", d)
 	}
-	same(t, body, full)
+	wiretest.SameJSON(t, body, full)
 }
 
 // Faults 9 and 10 of thoughts: three turns with calls of tools, and the signatures come back byte for byte, in their order.
@@ -96,7 +97,7 @@ func TestUserKeepsSignedThoughtsOverThreeTurnsOfTools(t *testing.T) {
 			fmt.Sprintf(`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_%d","name":"f","input":{}}}`, turn),
 			`{"type":"content_block_stop","index":1}`, endFrame("tool_use"), stopFrame,
 		}
-		a, f := back(t, encodeAll(nil, events(frames...))) // through a client of this protocol
+		a, f := back(t, wiretest.Encode(Codec.Encoder(nil), events(frames...))) // through a client of this protocol
 		if f != nil {
 			t.Fatal(f)
 		}
@@ -142,7 +143,7 @@ func TestResultsComeFirstAndRolesAlternate(t *testing.T) {
 		{Parts: []wire.Part{{Kind: wire.ResultPart, Result: &wire.ToolResult{CallID: "call.1"}}}},
 		{Parts: []wire.Part{{Kind: wire.ResultPart, Result: &wire.ToolResult{CallID: "call.2", Parts: []wire.Part{{Text: "2"}}}}}},
 	}}
-	same(t, gjson.Get(encode(t, r, target), "messages").Raw, `[
+	wiretest.SameJSON(t, gjson.Get(encode(t, r, target), "messages").Raw, `[
 		{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
 		{"role":"assistant","content":[{"type":"tool_use","id":"call_1","name":"f","input":{}},{"type":"tool_use","id":"call_2","name":"f","input":{"x":1}}]},
 		{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1"},{"type":"tool_result","tool_use_id":"call_2","content":[{"type":"text","text":"2"}]},{"type":"text","text":"wait"}]}]`)
@@ -258,7 +259,7 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Codec.Decode(wire.Generate, "/v1/messages", http.Header{"Anthropic-Version": {c.version}}, []byte(c.body))
-			refused(t, err, c.field)
+			wiretest.Refused(t, err, c.field)
 		})
 	}
 }
@@ -294,7 +295,7 @@ func TestEncodeRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Codec.Encode(wire.Generate, c.r, target)
-			refused(t, err, c.field)
+			wiretest.Refused(t, err, c.field)
 		})
 	}
 }
@@ -315,7 +316,7 @@ func TestCustomToolsTakeAnObject(t *testing.T) {
 		}}},
 	}
 	body := encode(t, r, target)
-	same(t, gjson.Get(body, "tools.0.input_schema").Raw, string(wire.CustomSchema))
+	wiretest.SameJSON(t, gjson.Get(body, "tools.0.input_schema").Raw, string(wire.CustomSchema))
 	if s := wire.UnwrapCustom(gjson.Get(body, "messages.1.content.0.input").Raw); s != "*** \"Begin\"" {
 		t.Errorf("got %q", s)
 	}
@@ -324,7 +325,7 @@ func TestCustomToolsTakeAnObject(t *testing.T) {
 func TestFormatIsClosed(t *testing.T) {
 	r := &wire.Request{Messages: []wire.Message{{Parts: []wire.Part{{Text: "a"}}}}}
 	r.Format = &wire.Format{Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"object","properties":{"b":{"type":"integer"}}}}}}`)}
-	same(t, gjson.Get(encode(t, r, target), "output_config.format").Raw,
+	wiretest.SameJSON(t, gjson.Get(encode(t, r, target), "output_config.format").Raw,
 		`{"type":"json_schema","schema":{"type":"object","additionalProperties":false,"properties":{"a":{"type":"array","items":{"type":"object","additionalProperties":false,"properties":{"b":{"type":"integer"}}}}}}}`)
 }
 

@@ -11,31 +11,32 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 )
 
 func TestStreamIsReadWhole(t *testing.T) {
-	got, f := collect(events(toolStream...))
+	got, f := wiretest.Collect(events(toolStream...))
 	if f != nil {
 		t.Fatal(f)
 	}
-	if d := cmp.Diff(toolAnswer(), noRaw(got)); d != "" {
+	if d := cmp.Diff(toolAnswer(), wiretest.NoRaw(got)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }
 
 func TestStreamIsWrittenAsItWasRead(t *testing.T) {
-	b := encodeAll(&wire.Request{}, events(toolStream...))
+	b := wiretest.Encode(Codec.Encoder(&wire.Request{}), events(toolStream...))
 	got, f := back(t, b)
 	if f != nil {
 		t.Fatal(f)
 	}
-	if d := cmp.Diff(toolAnswer(), noRaw(got)); d != "" {
+	if d := cmp.Diff(toolAnswer(), wiretest.NoRaw(got)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }
 
 // The blocks of a stream are numbered without gaps, one is open at a time, each ends once, and none is empty.
-func checkBlocks(t *testing.T, list []frame) {
+func checkBlocks(t *testing.T, list []wiretest.Frame) {
 	t.Helper()
 	next, open := int64(0), int64(-1)
 	for i, f := range list {
@@ -74,7 +75,7 @@ func TestUserSeesEstimatedInputAtTheStartAndTrueUsageAtTheEnd(t *testing.T) {
 		{Kind: wire.PartBegin}, {Kind: wire.PartDelta, Text: "hi"}, {Kind: wire.PartEnd},
 		{Kind: wire.End, Stop: wire.StopEnd, Usage: wire.Usage{Known: true, Tokens: agent.ModelTokens{Input: 2103, CacheRead: 2000, Output: 9}}},
 	}
-	fr := framesOf(t, encodeAll(&wire.Request{}, list))
+	fr := framesOf(t, wiretest.Encode(Codec.Encoder(&wire.Request{}), list))
 	checkBlocks(t, fr)
 	if n := gjson.Get(fr[0].Data, "message.usage.input_tokens").Int(); n != 1234 {
 		t.Errorf("message_start tells %d tokens of input, want the estimate 1234", n)
@@ -98,7 +99,7 @@ func TestUserIsNotChargedForStartAndEndAddedUp(t *testing.T) {
 		`{"type":"message_delta","delta":{},"usage":{"input_tokens":3,"cache_creation_input_tokens":100,"cache_read_input_tokens":2000,"output_tokens":40}}`,
 		endFrame("end_turn"), stopFrame,
 	}
-	a, fault := collect(events(f...))
+	a, fault := wiretest.Collect(events(f...))
 	if fault != nil {
 		t.Fatal(fault)
 	}
@@ -141,11 +142,11 @@ func TestUserGetsTheArgumentsOfACallHoweverTheyCome(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			frames := append(append([]string{startFrame}, c.frames...), endFrame("tool_use"), stopFrame)
-			a, f := collect(events(frames...))
+			a, f := wiretest.Collect(events(frames...))
 			if f != nil || len(a.Parts) != 1 || a.Parts[0].Call.Args != c.want {
 				t.Fatalf("got %+v, %v; want arguments %s", a.Parts, f, c.want)
 			}
-			b, f := back(t, encodeAll(nil, events(frames...)))
+			b, f := back(t, wiretest.Encode(Codec.Encoder(nil), events(frames...)))
 			if f != nil || b.Parts[0].Call.Args != c.want {
 				t.Errorf("written: %+v, %v", b.Parts, f)
 			}
@@ -167,7 +168,7 @@ func TestUserGetsOneWholeBlockAfterAnother(t *testing.T) {
 		{Kind: wire.PartEnd, Index: 3}, {Kind: wire.PartEnd, Index: 2},
 		{Kind: wire.End, Stop: wire.StopTool},
 	}
-	b := encodeAll(nil, list)
+	b := wiretest.Encode(Codec.Encoder(nil), list)
 	fr := framesOf(t, b)
 	checkBlocks(t, fr)
 	a, f := back(t, b)
@@ -213,11 +214,11 @@ func TestUserSeesThatAStreamBroke(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			list := events(c.frames...)
-			_, f := collect(list)
+			_, f := wiretest.Collect(list)
 			if f == nil || f.Class != c.class || f.Message == "" {
 				t.Fatalf("got %+v, want class %s", f, c.class)
 			}
-			fr := framesOf(t, encodeAll(nil, list))
+			fr := framesOf(t, wiretest.Encode(Codec.Encoder(nil), list))
 			last := fr[len(fr)-1]
 			if last.Name != "error" || gjson.Get(last.Data, "error.message").Str == "" {
 				t.Errorf("the last frame is %+v, want an error", last)
@@ -232,7 +233,7 @@ func TestUserSeesThatAStreamBroke(t *testing.T) {
 }
 
 func TestACallThatIsNoneEndsInAnError(t *testing.T) {
-	fr := framesOf(t, encodeAll(nil, []wire.Event{{Kind: wire.Begin}, {Kind: wire.End, Stop: wire.StopBroken}}))
+	fr := framesOf(t, wiretest.Encode(Codec.Encoder(nil), []wire.Event{{Kind: wire.Begin}, {Kind: wire.End, Stop: wire.StopBroken}}))
 	if last := fr[len(fr)-1]; last.Name != "error" {
 		t.Errorf("the last frame is %+v", last)
 	}
@@ -267,7 +268,7 @@ func TestPing(t *testing.T) {
 	if l := events(`{"type":"ping"}`); l[0].Kind != wire.Ping {
 		t.Errorf("got %+v", l)
 	}
-	b := encodeAll(nil, []wire.Event{{Kind: wire.Begin}, {Kind: wire.Ping}})
+	b := wiretest.Encode(Codec.Encoder(nil), []wire.Event{{Kind: wire.Begin}, {Kind: wire.Ping}})
 	if fr := framesOf(t, b); fr[1].Name != "ping" {
 		t.Errorf("got %+v", fr)
 	}

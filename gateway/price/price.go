@@ -112,6 +112,9 @@ func check(t *agent.ModelTokens) error {
 			return agent.Errorf(agent.Invalid, "%d tokens cannot be", n)
 		}
 	}
+	if t.Searches > math.MaxInt64/1000 {
+		return agent.Errorf(agent.Invalid, "%d searches cannot be", t.Searches)
+	}
 	if parts := t.CacheRead + t.CacheWrite + t.CacheWrite1h + t.AudioIn; parts > t.Input {
 		return agent.Errorf(agent.Invalid, "%d tokens of input cannot have parts of %d", t.Input, parts)
 	}
@@ -149,7 +152,7 @@ type operatorPrice struct{ agent.ModelPrice }
 
 func override(q *Query) *operatorPrice {
 	for _, p := range q.Overrides {
-		if glob(p.Model, q.Model) {
+		if agent.Glob(p.Model, q.Model) {
 			return &operatorPrice{p}
 		}
 	}
@@ -170,29 +173,6 @@ func (p *operatorPrice) cost(t *agent.ModelTokens) *int64 {
 	sum.add(t.CacheWrite+t.CacheWrite1h, max(write, 0))
 	sum.add(t.Output, max(p.Output, 0))
 	return sum.over(1_000_000)
-}
-
-// glob reports whether text is what a pattern, in which * stands for any text, says.
-func glob(pattern, text string) bool {
-	first, rest, some := strings.Cut(pattern, "*")
-	if !some {
-		return pattern == text
-	}
-	text, ok := strings.CutPrefix(text, first)
-	if !ok {
-		return false
-	}
-	for {
-		part, more, some := strings.Cut(rest, "*")
-		if !some {
-			return strings.HasSuffix(text, part)
-		}
-		i := strings.Index(text, part)
-		if i < 0 {
-			return false
-		}
-		text, rest = text[i+len(part):], more
-	}
 }
 
 // vendor finds who is asked.

@@ -86,7 +86,7 @@ func TestUnknown(t *testing.T) {
 
 func TestImpossible(t *testing.T) {
 	for _, tokens := range []agent.ModelTokens{
-		{Input: -1}, {Input: 5, CacheRead: 6}, {Input: 5, CacheRead: 3, AudioIn: 3}, {Output: 3, Reasoning: 4}, {Input: math.MaxInt64}, {Searches: -1},
+		{Input: -1}, {Input: 5, CacheRead: 6}, {Input: 5, CacheRead: 3, AudioIn: 3}, {Output: 3, Reasoning: 4}, {Input: math.MaxInt64}, {Searches: -1}, {Searches: math.MaxInt64 / 500},
 	} {
 		m, err := Shipped().Cost(Query{Vendor: "openai", Model: "gpt-4o", Tokens: tokens, Time: day})
 		if m != nil || agent.KindOf(err) != agent.Invalid {

@@ -18,7 +18,7 @@ func (codec) Meter(stream bool) wire.Meter {
 	if stream {
 		return &meter{p: sse.Parser{Max: wire.MaxFrame}}
 	}
-	return &whole{}
+	return wire.WholeMeter(whole)
 }
 
 // meter reads a stream as it goes by. It is a wire.Breaker: what it makes has the response's own id and goes on with the numbers of the sequence.
@@ -179,35 +179,15 @@ func (m *meter) ended(r gjson.Result) {
 }
 
 // whole reads an answer that is no stream.
-type whole struct {
-	body []byte
-	over bool
-	read int
-	s    wire.MeterState
-}
-
-func (w *whole) Write(p []byte) {
-	if w.over || len(w.body)+len(p) > wire.MaxFrame {
-		w.over, w.body, w.s.Content = true, nil, true
-		return
+func whole(body []byte) wire.MeterState {
+	if !raw.Valid(body) {
+		return wire.MeterState{}
 	}
-	w.body = append(w.body, p...)
-}
-
-func (w *whole) State() wire.MeterState {
-	if w.over || len(w.body) == w.read {
-		return w.s
-	}
-	w.read = len(w.body)
-	if !raw.Valid(w.body) {
-		return w.s
-	}
-	r := gjson.ParseBytes(w.body)
-	m := meter{}
+	r := gjson.ParseBytes(body)
 	if r.Get("object").Str == "response.input_tokens" {
-		w.s.Ended, w.s.Content = true, true
-		return w.s
+		return wire.MeterState{Ended: true, Content: true}
 	}
+	m := meter{}
 	m.about(r)
 	switch {
 	case r.Get("error").IsObject():
@@ -218,6 +198,5 @@ func (w *whole) State() wire.MeterState {
 		m.ended(r)
 		m.s.Ended = true
 	}
-	w.s = m.s
-	return w.s
+	return m.s
 }

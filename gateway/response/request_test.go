@@ -7,6 +7,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 	"github.com/tidwall/gjson"
 )
 
@@ -64,7 +65,7 @@ func TestDecodeKnowsEachField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, fullRequest(), r)
+	wiretest.Same(t, fullRequest(), r)
 }
 
 func TestDecodeOfEncodeIsTheSame(t *testing.T) {
@@ -77,7 +78,7 @@ func TestDecodeOfEncodeIsTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, r, got)
+	wiretest.Same(t, r, got)
 	if c.Path != path || gjson.GetBytes(c.Body, "store").Raw != "false" {
 		t.Errorf("%s %s", c.Path, c.Body)
 	}
@@ -86,7 +87,7 @@ func TestDecodeOfEncodeIsTheSame(t *testing.T) {
 	for _, x := range gjson.GetBytes(c.Body, "input.#.type").Array() {
 		kinds = append(kinds, x.Str)
 	}
-	same(t, []string{"message", "reasoning", "message", "function_call", "function_call", "custom_tool_call", "function_call_output", "function_call_output", "custom_tool_call_output", "message"}, kinds)
+	wiretest.Same(t, []string{"message", "reasoning", "message", "function_call", "function_call", "custom_tool_call", "function_call_output", "function_call_output", "custom_tool_call_output", "message"}, kinds)
 
 	c, err = Codec.Encode(wire.Count, r, wire.Target{Model: "gpt-5.2"})
 	if err != nil || c.Path != "/responses/input_tokens" || gjson.GetBytes(c.Body, "stream").Exists() || gjson.GetBytes(c.Body, "max_output_tokens").Exists() {
@@ -165,7 +166,7 @@ func TestPassedBytesStayAsTheyAre(t *testing.T) {
 	if err != nil || string(c.Body) != full || c.Query != "" || c.Strip != nil {
 		t.Errorf("%+v, %v", c, err)
 	}
-	same(t, http.Header{"Accept": {"text/event-stream"}, "Content-Type": {"application/json"}, "Session_id": {"s"}}, c.Header)
+	wiretest.Same(t, http.Header{"Accept": {"text/event-stream"}, "Content-Type": {"application/json"}, "Session_id": {"s"}}, c.Header)
 	c, _ = Codec.Patch(wire.Generate, path, "", nil, []byte(full), wire.Target{Model: "other"})
 	if want := strings.Replace(full, `"gpt-5.2"`, `"other"`, 1); string(c.Body) != want {
 		t.Errorf("%s", c.Body)
@@ -184,7 +185,7 @@ func TestPeek(t *testing.T) {
 		t.Errorf("%d bytes of text", p.Text)
 	}
 	p.Text = 0
-	same(t, wire.Peek{Model: "gpt-5.2", Stream: true, MaxTokens: 100, Media: 6, Tools: true, User: "u", Signed: true, Calls: []string{"a", "b", "c"}}, p)
+	wiretest.Same(t, wire.Peek{Model: "gpt-5.2", Stream: true, MaxTokens: 100, Media: 6, Tools: true, User: "u", Signed: true, Calls: []string{"a", "b", "c"}}, p)
 	p, err = Codec.Peek(wire.Generate, path, []byte(`{"model":"m","input":[{"type":"function_call_output","call_id":"a","output":"x"}]}`))
 	if err != nil || p.Last != "a" || p.Signed {
 		t.Errorf("%+v, %v", p, err)
@@ -207,7 +208,7 @@ func TestEncryptedReasoningComesBackOpaqueAndNeverAsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := frames(t, encoded(&wire.Request{}, a.Events()))
+	out := wiretest.Data(t, encoded(&wire.Request{}, a.Events()))
 	checkEvents(t, encoded(&wire.Request{}, a.Events()))
 	for name, items := range map[string]string{"whole": gjson.GetBytes(body, "output").Raw, "streamed": gjson.Get(out[len(out)-1], "response.output").Raw} {
 		in := strings.TrimSuffix(items, "]") + `,{"type":"function_call_output","call_id":"c1","output":"1"},{"type":"function_call_output","call_id":"c2","output":"2"}]`
@@ -216,7 +217,7 @@ func TestEncryptedReasoningComesBackOpaqueAndNeverAsText(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(t, a.Parts, r.Messages[2*turn].Parts)
+			wiretest.Same(t, a.Parts, r.Messages[2*turn].Parts)
 			c, err := Codec.Encode(wire.Generate, r, wire.Target{Model: "m", Origin: origin})
 			if err != nil {
 				t.Fatal(err)
@@ -289,7 +290,7 @@ func TestAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Tier = "flex" // as asked for
-		same(t, a, again)
+		wiretest.Same(t, a, again)
 		for path, want := range map[string]string{"tools.1.type": `"custom"`, "tool_choice.mode": `"required"`, "text.format.name": `"n"`, "reasoning.effort": `"low"`, "store": "false", "previous_response_id": "null", "metadata.a": `"b"`} {
 			if got := gjson.GetBytes(b, path).Raw; got != want {
 				t.Errorf("%s is %s, want %s", path, got, want)

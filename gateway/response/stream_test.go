@@ -7,6 +7,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/sse"
 	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/wire/wiretest"
 	"github.com/tidwall/gjson"
 )
 
@@ -74,7 +75,7 @@ func TestStreams(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := stream(c.events...)
 			a := answerOf(t, s)
-			same(t, c.parts, a.Parts)
+			wiretest.Same(t, c.parts, a.Parts)
 			if a.Stop != c.stop {
 				t.Errorf("stop %d, want %d", a.Stop, c.stop)
 			}
@@ -85,7 +86,7 @@ func TestStreams(t *testing.T) {
 			}
 			out := encoded(&wire.Request{Model: "m"}, decode(t, s))
 			checkEvents(t, out)
-			again, f := collect(decode(t, out))
+			again, f := wiretest.Collect(decode(t, out))
 			if f != nil {
 				t.Fatal(f)
 			}
@@ -97,7 +98,7 @@ func TestStreams(t *testing.T) {
 				}
 				again.Parts[i].Item = ""
 			}
-			same(t, a.Parts, again.Parts)
+			wiretest.Same(t, a.Parts, again.Parts)
 			if a.Stop != again.Stop {
 				t.Errorf("stop %d became %d", a.Stop, again.Stop)
 			}
@@ -116,7 +117,7 @@ func checkEvents(t *testing.T, s string) {
 	var items []map[string]*part
 	var typs []string
 	closed := map[int]bool{}
-	list := frames(t, s)
+	list := wiretest.Data(t, s)
 	for i, f := range list {
 		r := gjson.Parse(f)
 		typ := r.Get("type").Str
@@ -209,7 +210,7 @@ func TestATruncatedStreamIsNeverASuccess(t *testing.T) {
 
 func checkBroken(t *testing.T, name, s string) {
 	t.Helper()
-	list := frames(t, s)
+	list := wiretest.Data(t, s)
 	if len(list) < 2 {
 		t.Fatalf("%s: %q", name, s)
 	}
@@ -226,7 +227,7 @@ func checkBroken(t *testing.T, name, s string) {
 func TestABrokenPassedStreamGoesOnWithItsOwnIDAndNumbers(t *testing.T) {
 	m := Codec.Meter(true)
 	m.Write([]byte(stream(started, `response.output_text.delta "sequence_number":41,"output_index":0,"delta":"x"`)))
-	list := frames(t, string(m.(wire.Breaker).Broken(&wire.Fault{Class: agent.Overloaded, Message: "busy"})))
+	list := wiretest.Data(t, string(m.(wire.Breaker).Broken(&wire.Fault{Class: agent.Overloaded, Message: "busy"})))
 	f := gjson.Parse(list[0])
 	if f.Get("response.id").Str != "resp_1" || f.Get("sequence_number").Int() != 42 || f.Get("response.error.code").Str != "server_is_overloaded" {
 		t.Errorf("%s", f.Raw)
@@ -244,7 +245,7 @@ func TestAnErrorWithinAStreamIsThatError(t *testing.T) {
 		`response.cancelled "response":{"id":"r","status":"cancelled"}`:                                                           agent.ServerFault,
 	} {
 		s := stream(started, `response.output_text.delta "output_index":0,"delta":"x"`, event)
-		_, f := collect(decode(t, s))
+		_, f := wiretest.Collect(decode(t, s))
 		if f == nil || f.Class != want || f.Message == "" {
 			t.Errorf("%s: %+v", event, f)
 		}
@@ -261,14 +262,14 @@ func TestCachedTokensAreCountedOnce(t *testing.T) {
 	want := agent.ModelTokens{Input: 1000, CacheRead: 200, CacheWrite: 600, CacheWrite1h: 100, Output: 80, Reasoning: 30}
 	s := stream(started, `response.output_text.delta "output_index":0,"delta":"x"`, done)
 	list := decode(t, s)
-	a, _ := collect(list)
-	same(t, want, a.Usage.Tokens)
+	a, _ := wiretest.Collect(list)
+	wiretest.Same(t, want, a.Usage.Tokens)
 	if a.Tier != "flex" {
 		t.Errorf("tier %q", a.Tier)
 	}
 	m := Codec.Meter(true)
 	m.Write([]byte(s))
-	same(t, want, m.State().Usage.Tokens)
+	wiretest.Same(t, want, m.State().Usage.Tokens)
 	if m.State().Tier != "flex" {
 		t.Errorf("tier %q", m.State().Tier)
 	}
@@ -277,19 +278,19 @@ func TestCachedTokensAreCountedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, want, whole.Usage.Tokens)
+	wiretest.Same(t, want, whole.Usage.Tokens)
 	w := Codec.Meter(false)
 	w.Write([]byte(body))
 	if st := w.State(); !st.Ended || !st.Content || st.Usage.Tokens != want || st.Chars != 1 {
 		t.Errorf("%+v", st)
 	}
-	out := frames(t, encoded(&wire.Request{}, list))
-	same(t, want, collectUsage(t, out[len(out)-1]))
+	out := wiretest.Data(t, encoded(&wire.Request{}, list))
+	wiretest.Same(t, want, collectUsage(t, out[len(out)-1]))
 }
 
 func collectUsage(t *testing.T, frame string) agent.ModelTokens {
 	t.Helper()
-	a, f := collect(Codec.Decoder(origin).Frame("", []byte(frame)))
+	a, f := wiretest.Collect(Codec.Decoder(origin).Frame("", []byte(frame)))
 	if f != nil {
 		t.Fatal(f)
 	}
@@ -325,7 +326,7 @@ func TestPartsSideBySide(t *testing.T) {
 		{Kind: wire.PartBegin, Index: 2, Part: callPart("p", "patch", "")}, {Kind: wire.PartDelta, Index: 2, Text: `{"input":"go`}, {Kind: wire.PartEnd, Index: 0}, {Kind: wire.PartDelta, Index: 2, Text: `"}`}, {Kind: wire.PartEnd, Index: 2},
 		{Kind: wire.End, Stop: wire.StopTool}})
 	checkEvents(t, out)
-	same(t, []wire.Part{thought("hm"), text("a<b"), {Kind: wire.CallPart, Call: &wire.ToolCall{ID: "p", Name: "patch", Args: "go", Custom: true}}}, answerOf(t, out).Parts)
+	wiretest.Same(t, []wire.Part{thought("hm"), text("a<b"), {Kind: wire.CallPart, Call: &wire.ToolCall{ID: "p", Name: "patch", Args: "go", Custom: true}}}, answerOf(t, out).Parts)
 	if !strings.Contains(out, ": ping\n\n") {
 		t.Error("no ping")
 	}

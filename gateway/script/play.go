@@ -220,14 +220,9 @@ func (p *play) raw(t *Turn) (*http.Response, error) {
 	if status == 0 {
 		status = http.StatusOK
 	}
-	body := []byte(raw.Body)
-	var text string
-	if json.Unmarshal(raw.Body, &text) == nil {
-		body = []byte(text)
-	}
-	res := whole(p.r, status, header, body)
+	res := whole(p.r, status, header, raw.bytes())
 	if raw.Frames != nil {
-		if raw.Header["Content-Type"] == "" && raw.Header["content-type"] == "" {
+		if header.Get("Content-Type") == "" {
 			res.Header.Set("Content-Type", "text/event-stream")
 		}
 		pb := &playback{ctx: p.r.Context()}

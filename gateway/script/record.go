@@ -54,7 +54,7 @@ func Record(r Recorded, codecs []wire.Codec) ([]byte, error) {
 	}
 	switch {
 	case strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream"):
-		t.Raw.Frames = frames(string(r.Body))
+		t.Raw.Frames = frames(r.Body)
 	default: // as text: no byte of it changes
 		if t.Raw.Body, err = json.Marshal(string(r.Body)); err != nil {
 			return nil, err
@@ -64,19 +64,19 @@ func Record(r Recorded, codecs []wire.Codec) ([]byte, error) {
 }
 
 // frames cuts a stream behind each of its frames.
-func frames(text string) []string {
+func frames(text []byte) []string {
 	list := []string{}
 	p := sse.Parser{Max: wire.MaxFrame}
 	from := 0
 	for at := 0; at < len(text); {
-		n, _, _, ok, err := p.Next([]byte(text[at:]))
+		n, _, _, ok, err := p.Next(text[at:])
 		if at += n; ok || err != nil {
-			list = append(list, text[from:at])
+			list = append(list, string(text[from:at]))
 			from = at
 		}
 	}
 	if from < len(text) {
-		list = append(list, text[from:])
+		list = append(list, string(text[from:]))
 	}
 	return list
 }

@@ -25,6 +25,10 @@ var called = map[string]bool{
 	abi.CallModel: false, abi.CallModelOpen: false, abi.CallModelRead: false, abi.CallModelClose: false, abi.CallModelList: false,
 	abi.CallFileRead: false, abi.CallFilePut: true, abi.CallFileList: false, abi.CallSkillList: false, abi.CallSkillLoad: false,
 	abi.CallInstructions: false,
+	abi.CallSandboxOpen:  false, abi.CallSandboxExec: true, abi.CallSandboxRead: false, abi.CallSandboxWrite: true, abi.CallSandboxList: false,
+	abi.CallSandboxDelete: true, abi.CallSandboxAttach: true, abi.CallSandboxRepo: true, abi.CallSandboxDiff: true, abi.CallSandboxPrompt: true,
+	abi.CallSandboxNext: false, abi.CallSandboxAnswer: true, abi.CallSandboxAsk: false, abi.CallSandboxWithdraw: true, abi.CallSandboxInterrupt: true,
+	abi.CallSandboxSave: true, abi.CallSandboxRestore: true, abi.CallSandboxProcesses: false, abi.CallSandboxSignal: true,
 }
 
 // startCalled begins one of called. trace is where in the code, when it says so.

@@ -348,7 +348,7 @@ func (v *vm) load(stack []uint64) {
 var skepModule = []byte(`const s = globalThis.__skep; delete globalThis.__skep;
 export const {
 	Agent, ChatAgent, NonRetryableError, SkepError, ToolError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm,
-	deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, model, outside, run, schedule, scheduleEvery, secret, setAlarm, skills,
+	deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, model, outside, run, sandbox, schedule, scheduleEvery, secret, setAlarm, skills,
 	sleep, sleepUntil, sql, step, storage, tools, waitForEvent,
 } = s;
 export default s;

@@ -94,8 +94,34 @@ var mayImport = map[string][]string{
 	"gateway/cache":    {"agent", "gateway/wire"},
 	"gateway/script":   {"agent", "gateway/sse", "gateway/wire"},
 
+	"gateway/httpfront": {"agent", "gateway", "gateway/wire"},
+
+	"driver":           {"agent"},
+	"driver/link":      {"agent", "driver"},
+	"driver/inside":    {"agent", "driver", "driver/backend"},
+	"driver/program":   {"agent", "driver", "driver/backend", "driver/backend/*", "driver/inside"},
+	"driver/backend":   {"driver"},
+	"driver/backend/*": {"agent", "driver", "driver/backend", "driver/backend/jsonrpc", "driver/backend/stdio", "driver/backend/turn"},
+
+	"driver/backend/backendtest": {"agent", "driver", "driver/backend", "gateway", "gateway/*"}, // tests alone
+
+	"sandbox":        {"agent"},
+	"sandbox/docker": {"agent", "sandbox"},
+	"sandbox/kube":   {"agent", "sandbox"},
+	"sandbox/image":  {"agent", "sandbox"},
+	"sandbox/keeper": {"agent", "driver", "driver/link", "sandbox"},
+	"sandbox/door":   {"agent", "driver", "gateway", "gateway/httpfront", "host/egress"},
+
+	"sandbox/sandboxtest":     {"agent", "sandbox"},                             // tests alone
+	"sandbox/sandboxtest/box": {},                                               // tests alone
+	"sandbox/dockertest":      {},                                               // tests alone
+	"sandbox/image/imagetest": {"agent", "sandbox/dockertest", "sandbox/image"}, // tests alone
+
+	"gateway/gatewaytest":   {},                                       // tests alone
+	"gateway/wire/wiretest": {"agent", "gateway/sse", "gateway/wire"}, // tests alone
+
 	"plugins":             {"agent"},
-	"runtime":             {"abi", "agent", "gateway", "gateway/wire", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
+	"runtime":             {"abi", "agent", "driver", "sandbox", "gateway", "gateway/wire", "gateway/wire/openai", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
 	"runtime/durable":     {"agent", "store/instance"},
 	"runtime/schedule":    {"agent"},
 	"runtime/journal":     {"abi", "agent", "host", "store/instance"},
@@ -104,7 +130,7 @@ var mayImport = map[string][]string{
 	"runtime/quota":       {"agent", "host/grant", "store", "store/ledger"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
-	"api":        {"abi", "agent", "api/mcp", "gateway", "gateway/*", "host", "plugins", "runtime", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
+	"api":        {"abi", "agent", "api/mcp", "driver", "driver/link", "gateway", "gateway/*", "host", "plugins", "runtime", "sandbox/keeper", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
 	"api/mcp":    {"abi", "agent", "plugins", "runtime", "store", "tools", "tools/*"},
 	"api/client": {"agent"},
 
@@ -120,6 +146,7 @@ var mayImport = map[string][]string{
 	"internal/bench":    {"*"},
 	"internal/soak":     {"*"},
 	"internal/crash":    {"agent", "api/client"},
+	"internal/crash/*":  {},
 	"internal/fault":    {"agent", "store", "store/engine", "store/instance"},
 	"internal/bench/*":  {"*"},
 	"internal/scaffold": {"agent"},
@@ -143,7 +170,11 @@ var onlyIn = map[string][]string{
 	"github.com/fasthttp/websocket":       {"api"},
 	"github.com/gofiber/contrib":          {"api"},
 	"github.com/rogpeppe/go-internal":     {},
-	"github.com/google/go-cmp":            {"store/instance/instancetest", "store/kv/kvtest"},
+	"github.com/moby/moby/client":         {"sandbox/docker", "sandbox/dockertest", "sandbox/image", "internal/bench"},
+	"github.com/moby/moby/api":            {"sandbox/docker", "sandbox/dockertest", "sandbox/image", "internal/bench"},
+	"github.com/containerd/errdefs":       {"sandbox/docker", "sandbox/image"},
+	"github.com/coder/websocket":          {"driver/inside", "driver/link", "sandbox/kube"},
+	"github.com/google/go-cmp":            {"store/instance/instancetest", "store/kv/kvtest", "gateway/wire/wiretest", "driver/backend/backendtest"},
 	"github.com/klauspost/compress":       {"host/cell", "host/egress", "store/backup"},
 	"github.com/valyala/fasthttp":         {"api", "internal/bench", "internal/bench/bare"},
 	"github.com/fsnotify/fsnotify":        {"cmd/skep"},
@@ -165,7 +196,7 @@ var onlyIn = map[string][]string{
 	"github.com/elastic/go-seccomp-bpf":   {"host/worker"},
 	"github.com/landlock-lsm/go-landlock": {"host/worker"},
 	"kernel.org/pub/linux/libs/security":  {"host/worker"},
-	"golang.org/x/sys":                    {"host/cell", "host/worker", "store/internal/disk", "internal/bench", "internal/bench/bare", "internal/fault"},
+	"golang.org/x/sys":                    {"host/cell", "host/worker", "store/internal/disk", "internal/bench", "internal/bench/bare", "internal/fault", "driver/inside"},
 }
 
 // maxLines is a ceiling that only ever comes down.

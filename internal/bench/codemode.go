@@ -20,13 +20,8 @@ const codemodeName = "workerd + codemode"
 
 // codemodePeer starts workerd with @cloudflare/codemode. When it cannot be had here it returns nil.
 func (b *bench) codemodePeer(ctx context.Context) (*server, error) {
-	if b.noPeer != "" {
-		return nil, nil
-	}
-	program, err := b.installPeer(ctx)
-	if err != nil {
-		b.noPeer = err.Error()
-		fmt.Fprintf(b.progress, "the peer is not here: %s\n", b.noPeer)
+	program := b.peerProgram(ctx)
+	if program == "" {
 		return nil, nil
 	}
 	from, dir := filepath.Join(b.root, "internal/bench/peer"), filepath.Join(b.dir, "codemode")

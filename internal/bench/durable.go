@@ -56,13 +56,8 @@ func (b *bench) counters(ctx context.Context, data string, flags ...string) (*se
 
 // objects starts workerd with Durable Objects that keep their data in dir. When it cannot be had here it returns nil.
 func (b *bench) objects(ctx context.Context, dir string) (*server, error) {
-	if b.noPeer != "" {
-		return nil, nil
-	}
-	program, err := b.installPeer(ctx)
-	if err != nil {
-		b.noPeer = err.Error()
-		fmt.Fprintf(b.progress, "the peer is not here: %s\n", b.noPeer)
+	program := b.peerProgram(ctx)
+	if program == "" {
 		return nil, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

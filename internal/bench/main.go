@@ -23,7 +23,7 @@ type part struct {
 
 var parts = []part{
 	{"P1", newText}, {"P2", storedImage}, {"P3", freshCell}, {"P4", liveMemory}, {"P5", sleeping}, {"P6", waking}, {"P7", stopping}, {"P8", metering},
-	{"P9", hostCalls}, {"P10", durableCalls}, {"P11", listening}, {"P12", codeMode}, {"P13", declared}, {"P14", models}, {"P15", modelStreams}, {"P17", outbound}, {"P18", starting}, {"P19", sizes},
+	{"P9", hostCalls}, {"P10", durableCalls}, {"P11", listening}, {"P12", codeMode}, {"P13", declared}, {"P14", models}, {"P15", modelStreams}, {"P16", boxes}, {"P17", outbound}, {"P18", starting}, {"P19", sizes},
 	{"T1", fiftyFiles}, {"T2", toolRates}, {"U1", writing}, {"U2", checking}, {"U3", scrubbing},
 }
 

@@ -163,17 +163,29 @@ const peerVersion = "1.20261117.1"
 
 // peerServer installs and starts workerd. When it cannot be had here it returns nil, and b.noPeer says why.
 func (b *bench) peerServer(ctx context.Context) (*server, error) {
-	if b.peer != nil || b.noPeer != "" {
+	if b.peer != nil {
 		return b.peer, nil
+	}
+	program := b.peerProgram(ctx)
+	if program == "" {
+		return nil, nil
+	}
+	var err error
+	b.peer, err = b.startPeer(ctx, program, filepath.Join(b.root, "internal/bench/peer/config.capnp"), "peer.log")
+	return b.peer, err
+}
+
+// peerProgram is workerd's path. When it cannot be had here it is empty, and b.noPeer says why.
+func (b *bench) peerProgram(ctx context.Context) string {
+	if b.noPeer != "" {
+		return ""
 	}
 	program, err := b.installPeer(ctx)
 	if err != nil {
 		b.noPeer = err.Error()
 		fmt.Fprintf(b.progress, "the peer is not here: %s\n", b.noPeer)
-		return nil, nil
 	}
-	b.peer, err = b.startPeer(ctx, program, filepath.Join(b.root, "internal/bench/peer/config.capnp"), "peer.log")
-	return b.peer, err
+	return program
 }
 
 // startPeer starts workerd with a configuration, and returns when it answers. The caller stops it.

@@ -173,39 +173,34 @@ func toolRates(ctx context.Context, b *bench) ([]Figure, error) {
 	single := func() (float64, error) {
 		return s.rateOf(ctx, ask{"/v1/tools/files.list/call", "application/json", []byte(`{"args":{}}`), `"files"`}, 1, b.count(100, 20))
 	}
+	type row struct {
+		what, peer   string
+		ours, theirs func() (float64, error)
+	}
 	var fs []Figure
 	for _, atOnce := range []int{1, 8} {
 		how := ", one at a time"
 		if atOnce > 1 {
 			how = fmt.Sprintf(", %d at a time", atOnce)
 		}
-		rows := []struct {
-			name, peer   string
-			ours, theirs func() (float64, error)
-		}{
-			{"built-in tool", codemodeName, scripted("tools.files.list({})", atOnce), inPeer(atOnce)},
-			{"tool in a cell of its own", codemodeName, scripted("tools.math.add({ a: 1, b: 2 })", atOnce), inPeer(atOnce)},
+		rows := []row{
+			{"a built-in tool", codemodeName, scripted("tools.files.list({})", atOnce), inPeer(atOnce)},
+			{"a tool in a cell of its own", codemodeName, scripted("tools.math.add({ a: 1, b: 2 })", atOnce), inPeer(atOnce)},
 		}
 		if atOnce == 1 {
-			rows = append(rows, struct {
-				name, peer   string
-				ours, theirs func() (float64, error)
-			}{"built-in tool", "single calls", rows[0].ours, single})
+			rows = append(rows, row{"a built-in tool", "single calls", rows[0].ours, single})
 		}
 		if bare != nil {
 			const tool = "list_allowed_directories"
-			rows = append(rows, struct {
-				name, peer   string
-				ours, theirs func() (float64, error)
-			}{"MCP server of npm", "bare client", scripted("tools.fs."+tool+"()", atOnce), func() (float64, error) { return bare.calls(many, atOnce, tool) }})
+			rows = append(rows, row{"an MCP server of npm", "bare client", scripted("tools.fs."+tool+"()", atOnce), func() (float64, error) { return bare.calls(many, atOnce, tool) }})
 		}
 		for _, r := range rows {
 			if r.theirs == nil {
 				r.theirs = nothing
 			}
-			f, err := ratesBeside(ctx, b.count(6, 2), "calls of a "+r.name+" by a script"+how, r.peer, r.ours, r.theirs)
+			f, err := ratesBeside(ctx, b.count(6, 2), "calls of "+r.what+" by a script"+how, r.peer, r.ours, r.theirs)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", r.name, err)
+				return nil, fmt.Errorf("%s: %w", r.what, err)
 			}
 			fs = append(fs, f)
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -87,10 +86,8 @@ func TestPersonFinds(t *testing.T) {
 		"no need":   {[]agent.Approval{ask(1, "ledger.put", "b")}, nil, false, "about which nobody has to ask"},
 	} {
 		s := &script{calls: map[string]*toolCall{"a": {tool: "pay", asked: true}, "b": {tool: "put"}}}
-		p := &person{
-			codeRound: &codeRound{round: &round{tally: tally{}}, byCall: map[string]*script{"a": s, "b": s}}, rng: rand.New(rand.NewPCG(1, 2)),
-			asked: map[agent.ApprovalID]*question{}, ids: map[string]agent.ApprovalID{},
-		}
+		r := &codeRound{round: &round{tally: tally{}}, byCall: map[string]*script{"a": s, "b": s}}
+		p := newPerson(r.round, nil, r.judge)
 		p.due(c.first)
 		for _, q := range p.asked {
 			q.settled, q.due = c.answered, time.Time{}

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -57,7 +54,7 @@ func (r *codeRound) run(ctx context.Context) error {
 		rng := rand.New(rand.NewPCG(r.seed, uint64(r.n*1000+i)))
 		clients.Go(func() { r.workCode(working, following, i, rng) })
 	}
-	p := &person{codeRound: r, rng: rand.New(rand.NewPCG(r.seed, uint64(r.n*1000+999))), asked: map[agent.ApprovalID]*question{}, ids: map[string]agent.ApprovalID{}}
+	p := newPerson(r.round, r.cl, r.judge)
 	answers.Go(func() { p.answer(answering) })
 	err := r.kills(ctx)
 	stop()
@@ -72,9 +69,24 @@ func (r *codeRound) run(ctx context.Context) error {
 	answers.Wait()
 	r.tally["slowest to settle, ms"] = int(time.Since(began).Milliseconds())
 	if err == nil {
-		err = r.checkCode(ctx, p)
+		checking, done := context.WithTimeout(ctx, patience)
+		defer done()
+		err = r.checkCode(checking, p)
 	}
 	return errors.Join(err, r.server.stop())
+}
+
+// judge tells what a person knows of a call.
+func (r *codeRound) judge(a agent.Approval, c agent.ApprovalCall) verdict {
+	var of posting
+	if json.Unmarshal(c.Args, &of) != nil {
+		return verdict{name: string(c.Args), wrong: true}
+	}
+	s := r.byCall[of.Name]
+	if s == nil || !s.calls[of.Name].asked || ledgerName+"."+s.calls[of.Name].tool != c.Tool || s.calls[of.Name].change != a.Title {
+		return verdict{name: of.Name, wrong: true}
+	}
+	return verdict{name: of.Name, deny: s.calls[of.Name].denied}
 }
 
 // someEffects waits until scripts have come some way, since one that is lost twice before it next waits is given up; and sometimes hardly at all,
@@ -164,9 +176,12 @@ func (r *codeRound) startScript(ctx context.Context, s *script) error {
 		return err
 	}
 	for {
-		run, again, err := r.postCode(ctx, s.name, body)
+		var out struct {
+			Run agent.RunID `json:"run"`
+		}
+		again, err := r.server.post(ctx, "/v1/code", "script "+s.name, body, &out)
 		if err == nil {
-			s.run.ID = run
+			s.run.ID = out.Run
 			r.note("scripts")
 			return nil
 		}
@@ -181,35 +196,6 @@ func (r *codeRound) startScript(ctx context.Context, s *script) error {
 			return err
 		}
 	}
-}
-
-// postCode asks for a run of a script once. again says that nobody knows whether there is one now.
-func (r *codeRound) postCode(ctx context.Context, name string, body []byte) (id agent.RunID, again bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+r.server.addr+"/v1/code", bytes.NewReader(body))
-	if err != nil {
-		return "", false, err
-	}
-	req.Header.Set("Authorization", "Bearer "+r.server.token)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", "script "+name)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", true, err
-	}
-	defer res.Body.Close()
-	said, err := io.ReadAll(res.Body)
-	if err != nil {
-		return "", true, err
-	}
-	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
-		return "", res.StatusCode == http.StatusServiceUnavailable, fmt.Errorf("the answer is %s: %s", res.Status, said)
-	}
-	var out struct {
-		Run agent.RunID `json:"run"`
-	}
-	return out.Run, false, json.Unmarshal(said, &out)
 }
 
 // follow waits until a script has ended, and says what became of calls whose effect nobody knows.

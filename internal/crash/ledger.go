@@ -111,12 +111,13 @@ func readLedger(file string) (out []line, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("the ledger: %w in %q", err, lines.Text())
 		}
 		out = append(out, l)
 	}
-	return out, nil
+	return out, lines.Err()
 }

@@ -33,8 +33,10 @@ type settings struct {
 	flows     bool // runs that wait are among what clients do
 	models    bool // clients ask models instead, with one kill in the middle
 	code      bool // clients run scripts of code mode instead, and a person answers for their calls
+	boxes     bool // clients have a command-line agent work in boxes instead, and those and their drivers are killed too
 	seed      uint64
 	program   string
+	driver    string // of boxes
 	dir       string
 }
 
@@ -52,6 +54,7 @@ func main() {
 	flag.BoolVar(&s.slowDisk, "slow-disk", false, "have something else write to the disk all the time")
 	flag.BoolVar(&s.flows, "flows", true, "have clients start runs with steps and waits, too")
 	flag.BoolVar(&s.code, "code", false, "instead: have clients run scripts of code mode, whose calls of tools a person answers for")
+	flag.BoolVar(&s.boxes, "boxes", false, "instead: have clients start runs in containers, and kill those and the drivers in them too; needs root and Docker")
 	flag.BoolVar(&s.models, "models", false, "instead: have clients ask models, of whom a fifth go away in the middle, with a kill in the middle")
 	flag.IntVar(&s.storm, "storm", 0, "instead: so many alarms that are due soon, with a kill in the middle")
 	flag.DurationVar(&s.within, "within", time.Minute, "how long it is from the first alarm of the storm to the last")
@@ -81,6 +84,11 @@ func run(ctx context.Context, s settings, out io.Writer) (err error) {
 	}()
 	if s.program == "" {
 		if err := s.build(ctx); err != nil {
+			return err
+		}
+	}
+	if s.boxes {
+		if err := s.buildBox(ctx); err != nil {
 			return err
 		}
 	}
@@ -130,6 +138,9 @@ func (s settings) rounds(ctx context.Context, out io.Writer) error {
 		if s.code {
 			code := &codeRound{round: r, ledger: r.server.dir + ".ledger"}
 			work, r.pause = code.run, code.someEffects
+		}
+		if s.boxes {
+			work = newBoxRound(r).run
 		}
 		err := work(ctx)
 		fmt.Fprintf(out, "round %d, %s, %s, %v: %s\n", n, store, apart, time.Since(began).Round(100*time.Millisecond), r.tally)

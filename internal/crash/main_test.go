@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skep-dev/skep/sandbox/dockertest"
 )
 
 // A brief round with each kind of database, one of them with cells in other processes: some tens of kills.
@@ -31,11 +33,37 @@ func TestKillsOfCode(t *testing.T) {
 			length: 30 * time.Second, kills: 4, round: 4, code: true, stores: []string{c.store}, isolation: []string{c.isolation}, seed: 3, program: program(t),
 		}
 		var out strings.Builder
-		if err := run(t.Context(), s, &out); err != nil {
+		err := run(t.Context(), s, &out)
+		if err != nil {
 			t.Errorf("%v\n%s", err, out.String())
+		}
+		for _, want := range []string{"scripts completed ", "effects ", "kills "} { // else it has shown nothing
+			if err == nil && !strings.Contains(out.String(), want) {
+				t.Errorf("%s: there is no %q in\n%s", c.store, want, out.String())
+			}
 		}
 		t.Log(out.String())
 	}
+}
+
+// A brief round of runs in boxes, in which servers, containers and drivers die: no event is lost or told twice, no run stays without an end, and no container
+// is left.
+func TestKillsOfBoxes(t *testing.T) {
+	dockertest.Host(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for drivers are killed from outside their containers")
+	}
+	s := settings{length: 20 * time.Second, kills: 4, round: 4, boxes: true, stores: []string{"badger"}, isolation: []string{"inline"}, seed: 4, program: program(t)}
+	var out strings.Builder
+	if err := run(t.Context(), s, &out); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{"runs completed ", "approvals ", "kills of servers ", "kills of containers ", "kills of drivers "} {
+		if !t.Failed() && !strings.Contains(out.String(), want) {
+			t.Errorf("there is no %q in\n%s", want, out.String())
+		}
+	}
+	t.Log(out.String())
 }
 
 // A brief storm: many alarms within seconds, with a kill in the middle.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"math/rand/v2"
 	"time"
 
@@ -12,10 +11,20 @@ import (
 
 // person looks at what waits for an answer, thinks, and answers.
 type person struct {
-	*codeRound
+	*round
+	cl    *client.Client
 	rng   *rand.Rand
+	judge func(a agent.Approval, c agent.ApprovalCall) verdict // called under mu
+	late  bool                                                 // a question may be withdrawn before it is answered
 	asked map[agent.ApprovalID]*question
 	ids   map[string]agent.ApprovalID // of the question about a call
+}
+
+// verdict is what a person knows of a call that is asked about.
+type verdict struct {
+	name  string // no two questions are about the same
+	wrong bool   // nobody has to ask about it
+	deny  bool
 }
 
 // question is one that the person was asked.
@@ -25,6 +34,13 @@ type question struct {
 	due     time.Time // when it is answered
 	tried   bool      // perhaps the server has the answer
 	settled bool      // it has it
+}
+
+func newPerson(r *round, cl *client.Client, judge func(agent.Approval, agent.ApprovalCall) verdict) *person {
+	return &person{
+		round: r, cl: cl, judge: judge, rng: rand.New(rand.NewPCG(r.seed, uint64(r.n*1000+999))),
+		asked: map[agent.ApprovalID]*question{}, ids: map[string]agent.ApprovalID{},
+	}
 }
 
 func (p *person) answer(ctx context.Context) {
@@ -102,21 +118,20 @@ func (p *person) look(q *question) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range q.Calls {
-		var of posting
-		if err := json.Unmarshal(c.Args, &of); err != nil || agent.DigestOf(c.Args) != c.ArgsDigest {
+		if agent.DigestOf(c.Args) != c.ArgsDigest {
 			p.wrong = append(p.wrong, "approval "+string(q.ID)+" shows "+string(c.Args)+", which is not what would be sent")
 			continue
 		}
-		before, twice := p.ids[of.Name]
-		p.ids[of.Name] = q.ID
-		s := p.byCall[of.Name]
+		v := p.judge(q.Approval, c)
+		before, twice := p.ids[v.name]
+		p.ids[v.name] = q.ID
 		switch {
 		case twice:
-			p.wrong = append(p.wrong, "call "+of.Name+" is asked about by "+string(before)+" and by "+string(q.ID))
-		case s == nil || !s.calls[of.Name].asked || ledgerName+"."+s.calls[of.Name].tool != c.Tool || s.calls[of.Name].change != q.Title:
+			p.wrong = append(p.wrong, "call "+v.name+" is asked about by "+string(before)+" and by "+string(q.ID))
+		case v.wrong:
 			p.wrong = append(p.wrong, "approval "+string(q.ID)+" is about "+c.Tool+" "+string(c.Args)+", about which nobody has to ask")
 		default:
-			q.deny = s.calls[of.Name].denied
+			q.deny = v.deny
 		}
 	}
 }
@@ -141,10 +156,14 @@ func (p *person) say(ctx context.Context, batch []*question) {
 		switch {
 		case failed != nil, run.Status.Terminal(): // then nobody waits for it any more
 			return
+		case p.late: // the log tells who answered
+			p.note("answers that came too late")
 		case !tried:
 			p.fail("the first answer to %v: %v", ids, err)
 		}
-		p.note("answers that were taken after all")
+		if !p.late {
+			p.note("answers that were taken after all")
+		}
 	default:
 		for _, q := range batch {
 			q.tried = true

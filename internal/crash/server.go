@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,6 +121,32 @@ func (s *server) stop() error {
 
 func (s *server) client() *client.Client {
 	return client.New("http://"+s.addr, s.token, &client.Options{Patience: time.Millisecond})
+}
+
+// post asks for something once, under a name by which it is known when it is asked for again. again says that nobody knows what came of it.
+func (s *server) post(ctx context.Context, path, name string, body []byte, out any) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+s.addr+path, bytes.NewReader(body))
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", name)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return true, err
+	}
+	defer res.Body.Close()
+	said, err := io.ReadAll(res.Body)
+	if err != nil {
+		return true, err
+	}
+	if res.StatusCode/100 != 2 {
+		return res.StatusCode == http.StatusServiceUnavailable, fmt.Errorf("the answer is %s: %s", res.Status, said)
+	}
+	return false, json.Unmarshal(said, out)
 }
 
 // confine bounds the memory of a process by a control group, in either version of the kernel's interface.

@@ -32,7 +32,7 @@ func TestTypeScriptProject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{".gitignore", ".skep/chat.d.ts", ".skep/durable.d.ts", ".skep/index.d.ts", ".skep/model.d.ts", ".skep/testing.d.ts", ".skep/tools.d.ts", "README.md", "main.ts", "package.json", "tsconfig.json"}
+	want := []string{".gitignore", ".skep/chat.d.ts", ".skep/durable.d.ts", ".skep/index.d.ts", ".skep/model.d.ts", ".skep/sandbox.d.ts", ".skep/testing.d.ts", ".skep/tools.d.ts", "README.md", "main.ts", "package.json", "tsconfig.json"}
 	if !slices.Equal(files, want) {
 		t.Errorf("files = %v, want %v", files, want)
 	}

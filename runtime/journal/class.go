@@ -49,6 +49,14 @@ var classOf = map[string]Class{
 	abi.CallModel: Read, abi.CallModelOpen: Read, abi.CallModelRead: Read, abi.CallModelClose: Read, abi.CallModelList: Read,
 	abi.CallFileRead: Read, abi.CallFileList: Read, abi.CallFilePut: Idempotent, abi.CallSkillList: Read, abi.CallSkillLoad: Read,
 	abi.CallInstructions: Read,
+
+	// The driver of a sandbox does once what has a name, and each of these names what it begins by the run and the call.
+	abi.CallSandboxOpen: Idempotent, abi.CallSandboxExec: Idempotent, abi.CallSandboxPrompt: Idempotent, abi.CallSandboxAnswer: Idempotent,
+	abi.CallSandboxInterrupt: Idempotent, abi.CallSandboxSignal: Idempotent,
+	// These come to the same when they are made again.
+	abi.CallSandboxWrite: Idempotent, abi.CallSandboxDelete: Idempotent, abi.CallSandboxAttach: Idempotent, abi.CallSandboxRepo: Idempotent,
+	abi.CallSandboxDiff: Idempotent, abi.CallSandboxSave: Idempotent, abi.CallSandboxRestore: Idempotent,
+	abi.CallSandboxRead: Read, abi.CallSandboxList: Read, abi.CallSandboxProcesses: Read, abi.CallSandboxNext: Read, abi.CallSandboxAsk: Read, abi.CallSandboxWithdraw: Read,
 }
 
 // ClassOf returns the class of a call. What is not known is Once.

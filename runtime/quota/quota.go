@@ -147,6 +147,7 @@ type Hold struct {
 	k      *Keeper
 	both   [2]bound
 	bounds []bound // of both, those that there are
+	cells  int64   // held: one, or none of what is no cell
 	cpu    time.Duration
 	bytes  int64  // held; more is as outbound requests take it
 	lowCPU *bound // what has lowered that limit
@@ -183,14 +184,26 @@ func (k *Keeper) Begin(c Call) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.cells = 1
 	for i := range h.bounds {
 		b := &h.bounds[i]
-		b.cells++
+		b.cells += h.cells
 		b.calls.add(now.Sub(k.base))
 		b.cpuHeld += h.cpu
 		b.bytesHeld += h.bytes
 	}
 	return h, nil
+}
+
+// Traffic lets a request begin that no cell makes, but a sandbox: it is kept within the bytes of a day alone, and holds none before it moves them. It has to be
+// ended, too.
+func (k *Keeper) Traffic(c Call) (*Hold, error) {
+	bytes := func(q agent.Quota) agent.Quota { return agent.Quota{BytesPerDay: q.BytesPerDay} }
+	c.AppQuota, c.AgentQuota, c.Limits, c.In = bytes(c.AppQuota), bytes(c.AgentQuota), agent.Limits{}, 0
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.look(now, c)
 }
 
 // Check returns the error that Begin would return, and takes nothing.
@@ -324,7 +337,7 @@ func (h *Hold) Done(now time.Time, c agent.Cost) {
 	h.k.turn(now)
 	for i := range h.bounds {
 		b := &h.bounds[i]
-		b.cells--
+		b.cells -= h.cells
 		b.cpuHeld -= h.cpu
 		b.bytesHeld -= h.bytes
 		b.used.Add(c)

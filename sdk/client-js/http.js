@@ -80,14 +80,14 @@ export class Client {
 
   async *#events(path, options = {}, isLast = () => false, ended) {
     const { signal, follow = true, patience = 60_000 } = options;
-    let after = options.after ?? 0, failures = 0, since = Date.now();
+    let after = options.after ?? 0, failures = 0, lost = Date.now();
     for (;;) {
-      let heard = false;
+      let opened = false, heard = false;
       try {
         const res = await this.#send("GET", `${path}?follow=${follow}`, { headers: { Accept: "text/event-stream", "Last-Event-ID": String(after) }, signal });
+        opened = true;
         for await (const ev of messages(res.body)) {
           failures = 0;
-          since = Date.now();
           heard = true;
           if (ev.seq <= after) continue;
           after = ev.seq;
@@ -99,8 +99,9 @@ export class Client {
         if (ended && !heard && await ended()) return;
       } catch (e) {
         if (signal?.aborted) throw cancelled();
-        if (e instanceof SkepError && e.kind !== "unavailable" || Date.now() - since > patience) throw e;
+        if (e instanceof SkepError && e.kind !== "unavailable" || !opened && Date.now() - lost > patience) throw e;
       }
+      if (opened) lost = Date.now();
       await rest(backoff(failures++, 200, 10_000), signal);
     }
   }

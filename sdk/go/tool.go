@@ -38,7 +38,11 @@ func toolError(tool string, err error) error {
 // takes, elsewhere it is refused. Errors of tools are of type *ToolError.
 func CallTool(name string, args, out any) error {
 	c := &ToolCall{Tool: name, Args: args, Out: out}
-	return c.make(false)
+	w, err := c.wire()
+	if err != nil {
+		return err
+	}
+	return c.send(w)
 }
 
 // ToolCall is one call of a tool, in a BatchTools or a ChangeTools.
@@ -127,18 +131,21 @@ func BatchTools(calls ...*ToolCall) error {
 // of kind "denied" and without a tool when the change was refused.
 func ChangeTools(title string, calls ...*ToolCall) error {
 	change := abi.ToolChange{Title: title}
-	for _, c := range calls {
+	do, undo := make([]abi.ToolCall, len(calls)), make([]func() error, len(calls)) // both send what was approved
+	for i, c := range calls {
 		w, err := c.wire()
 		if err != nil {
 			return err
 		}
 		change.Calls = append(change.Calls, w)
-		if c.UndoBy != nil {
-			if w, err = c.UndoBy.wire(); err != nil {
+		do[i], undo[i] = w, c.Undo
+		if back := c.UndoBy; back != nil {
+			if w, err = back.wire(); err != nil {
 				return err
 			}
 			w.Undo = true
 			change.Calls = append(change.Calls, w)
+			undo[i] = func() error { return back.send(w) }
 		}
 	}
 	if err := ask(abi.CallToolChange, change, nil); err != nil {
@@ -149,20 +156,15 @@ func ChangeTools(title string, calls ...*ToolCall) error {
 		return toolError(tool, err)
 	}
 	for i, c := range calls {
-		if c.Err = c.make(false); c.Err != nil {
-			return takeBack(calls, i)
+		if c.Err = c.send(do[i]); c.Err != nil {
+			return takeBack(calls, undo, i)
 		}
 	}
 	return nil
 }
 
-// make makes the call, also as one that takes another back.
-func (c *ToolCall) make(undo bool) error {
-	w, err := c.wire()
-	if err != nil {
-		return err
-	}
-	w.Undo = undo
+// send makes the call, of which w is what wire has returned.
+func (c *ToolCall) send(w abi.ToolCall) error {
 	in, err := json.Marshal(w)
 	if err != nil {
 		return err
@@ -171,16 +173,8 @@ func (c *ToolCall) make(undo bool) error {
 	return c.took(b, err)
 }
 
-// takesBack returns what takes the call back, or nil.
-func (c *ToolCall) takesBack() func() error {
-	if c.UndoBy != nil {
-		return func() error { return c.UndoBy.make(true) }
-	}
-	return c.Undo
-}
-
 // takeBack undoes the calls before the one that failed, and returns the error that says so.
-func takeBack(calls []*ToolCall, failed int) error {
+func takeBack(calls []*ToolCall, undo []func() error, failed int) error {
 	var last *ToolError
 	if !errors.As(calls[failed].Err, &last) {
 		last = &ToolError{calls[failed].Tool, &CallError{Kind: "failed", Message: calls[failed].Err.Error()}}
@@ -189,8 +183,8 @@ func takeBack(calls []*ToolCall, failed int) error {
 	for i := failed - 1; i >= 0; i-- {
 		c := calls[i]
 		why := "it has no undo"
-		if back := c.takesBack(); back != nil {
-			err := back()
+		if undo[i] != nil {
+			err := undo[i]()
 			if err == nil {
 				message += fmt.Sprintf("; call %d, %s, was undone", i+1, c.Tool)
 				continue

@@ -158,6 +158,30 @@ func TestUndoBy(t *testing.T) {
 	}
 }
 
+// TestChangeSendsWhatWasApproved has a call change what the arguments of others are made of.
+func TestChangeSendsWhatWasApproved(t *testing.T) {
+	host, path := box(), args{"path": "1"}
+	host.Tools["fs.move"] = func(json.RawMessage) (any, error) {
+		path["path"] = "2"
+		return nil, nil
+	}
+	asked := 0
+	host.Approve = func(abi.ToolChange) bool {
+		asked++
+		return true
+	}
+	if err := in(t, host, func() error {
+		err := ChangeTools("Fails", &ToolCall{Tool: "fs.move", UndoBy: &ToolCall{Tool: "fs.delete", Args: path}}, &ToolCall{Tool: "fs.write", Args: path},
+			&ToolCall{Tool: "fs.read", Args: args{"path": "none"}})
+		if err == nil || !strings.HasSuffix(err.Error(), "call 1, fs.move, was undone") {
+			t.Error(err)
+		}
+		return nil
+	}); err != nil || asked != 1 {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+}
+
 func TestInstructions(t *testing.T) {
 	host := &Fake{Files: map[string]FakeFile{"AGENTS.md": {"text/markdown", []byte("Be brief.")}, "src/AGENTS.md": {"text/markdown", []byte("Use tabs.")}, "docs/AGENTS.md": {}}}
 	if err := in(t, host, func() error {

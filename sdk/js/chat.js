@@ -92,6 +92,7 @@ class Conversation {
     return { messages };
   }
 
+  // append keeps a message. The usage of an answer is how many tokens the model has counted for all that there is so far.
   async append(m) {
     const seq = this.meta.next++;
     const key = `${this.#at}/${pad(seq)}`;
@@ -104,16 +105,12 @@ class Conversation {
       for (let i = 0; i < parts.length; i++) await this.#storage.set(`${key}.${pad(i)}`, parts[i]);
     }
     this.messages.push({ seq, ...m });
+    const tokens = m.usage === undefined ? 0 : m.usage.input + m.usage.output; // what was cached is part of the input
+    if (tokens > 0) this.meta.known = { next: this.meta.next, tokens };
     await this.save();
   }
 
   save() { return this.#storage.set(this.#at, this.meta); }
-
-  // used notes how many tokens the model has counted for all that there is so far.
-  used({ input, output }) { // what was cached is part of the input
-    const tokens = input + output;
-    if (tokens > 0) this.meta.known = { next: this.meta.next, tokens };
-  }
 
   // tokens is what is known, and a guess at what has come since.
   tokens(besides) {
@@ -337,14 +334,12 @@ export function chatAgent(Agent, { model, tools, runCode }) {
       for (let step = 1; ; step++) {
         await this.#compact(chat, besides);
         const last = step >= this.maxSteps;
-        const ask = () => model.generate({
-          ...this.options, model: this.model, system, messages: chat.asked(), show: `${this.runId ?? "call"}-${step}`,
+        const id = `${this.runId ?? "call"}-${step}`;
+        const a = await model.generate({
+          ...this.options, model: this.model, system, messages: chat.asked(), show: id,
           ...(offered.length > 0 && { tools: offered, ...(last && { choice: "none" }) }),
         });
-        const a = await ask();
-        await chat.append({ role: "assistant", content: a.content, at: Date.now(), id: `${this.runId ?? "call"}-${step}`, model: a.model, usage: a.usage });
-        chat.used(a.usage);
-        await chat.save();
+        await chat.append({ role: "assistant", content: a.content, at: Date.now(), id, model: a.model, usage: a.usage });
         const calls = a.calls;
         if (calls.length > 0 && !last) {
           await chat.append({ role: "user", content: await this.#calls(kit, calls), at: Date.now() });

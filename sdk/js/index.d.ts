@@ -10,11 +10,13 @@ import type {
 } from "./durable.js";
 import type { ChatCall, ChatContent, ChatFunction, ChatHistory } from "./chat.js";
 import type { ModelAnswer, ModelAsk, Models } from "./model.js";
+import type { Sandboxes } from "./sandbox.js";
 import type { Files, Skills, Tools } from "./tools.js";
 
 export type * from "./chat.js";
 export type * from "./durable.js";
 export type * from "./model.js";
+export type * from "./sandbox.js";
 export type * from "./tools.js";
 
 export {}; // nothing but what says so
@@ -61,6 +63,8 @@ export interface Context<C extends object = Config, S = any> extends Durable<S> 
   readonly skills: Skills;
   /** Models that were granted. */
   readonly model: Models;
+  /** The sandbox of the agent, in a run. */
+  readonly sandbox: Sandboxes;
   /** Lets the call go on until the promise settles, after its result has been sent. */
   waitUntil(promise: Promise<unknown>): void;
 }
@@ -107,6 +111,7 @@ declare class AgentBase<C extends object = Config, S = any> {
   readonly log: Log;
   readonly files: Files;
   readonly skills: Skills;
+  readonly sandbox: Sandboxes;
   emit(name: string, data?: unknown): void;
   agent<T = AnyAgent>(name: string, key?: string): Remote<T>;
   agent<T = AnyAgent>(name: string, key: string, options: { send: true }): OneWay<T>;
@@ -377,6 +382,8 @@ export const files: Files;
 export const skills: Skills;
 /** Models that were granted. See {@link Models}. */
 export const model: Models;
+/** The sandbox of the agent. See {@link Sandboxes}. */
+export const sandbox: Sandboxes;
 
 /** Keys of an instance's own, and SQL. See {@link Durable.storage}. */
 export const storage: Storage;
@@ -443,6 +450,7 @@ export class NonRetryableError extends Error {
 
 /** What a refused or failed request to Skep rejects with. A failed `fetch` rejects with a `TypeError` that has one as its `cause`. */
 export class SkepError extends Error {
+  constructor(kind: string, message: string, limit?: string, hint?: string);
   /** What can be done about it: `"denied"`, `"not_found"`, `"exhausted"`, `"failed"`, ... */
   readonly kind: string;
   /** Which limit was hit, when `kind` is `"exhausted"`. */

@@ -2,6 +2,7 @@
 
 import { chatAgent } from "./chat.js";
 import { makeModel } from "./model.js";
+import { makeSandbox } from "./sandbox.js";
 
 let host;
 
@@ -92,6 +93,11 @@ export const skills = Object.freeze(passedOn("skills", ["list", "load"]));
 
 export const model = makeModel((what, name, make, read = (out) => out) => need(`${what}()`).models.ask(name, make()).then(read));
 
+export const sandbox = makeSandbox(
+  (what, name, make, read = (out) => out) => need(`${what}()`).sandbox.ask(name, make()).then(read),
+  (tool, args, id) => need("permit()").sandbox.permit(tool, args, id),
+);
+
 export function log(...values) {
   console.log(...values);
 }
@@ -176,7 +182,7 @@ const functions = {
   getAlarm, deleteAlarm, sleep, sleepUntil, waitForEvent, connections, broadcast, waitUntil,
   setState: (next) => need("setState()").instance.setState(next),
 };
-const values = { config, kv, log, storage, sql, step, tools, files, skills, model };
+const values = { config, kv, log, storage, sql, step, tools, files, skills, model, sandbox };
 const ids = Object.fromEntries(["key", "name", "runId", "sessionId", "state"].map((name) => [name, () => need(name).instance[name]]));
 
 // context is what a call is given besides its input; Agent has the same members.

@@ -98,9 +98,11 @@ export interface ModelCall {
 }
 
 export interface ModelUsage {
-  /** Tokens; no part is counted twice. */
+  /** Tokens of what the model was asked. */
   input: number;
+  /** Of `input`: what came from the provider's cache. */
   cacheRead: number;
+  /** Of `input`: what the provider has put into its cache. */
   cacheWrite: number;
   output: number;
   /** Of `output`. */

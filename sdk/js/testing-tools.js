@@ -97,6 +97,11 @@ export class FakeTools {
     if (!(await this.#approve(question))) throw new SkepError("denied", "the question was answered with no");
   }
 
+  // approved asks whether calls may be made that are no tools of the test.
+  async approved(question) {
+    return this.#approve(question);
+  }
+
   #tools() {
     const found = ({ server, limit = Infinity, schemas } = {}, wanted = () => true) => {
       const all = Object.entries(this.#all)

@@ -38,13 +38,15 @@ export class FakeHost {
     files?: Record<string, string | Uint8Array>;
     /** Skills that it may load, by name: the text of `SKILL.md`, or texts by path. */
     skills?: Record<string, string | Record<string, string>>;
+    /** What comes of a script that an agent with `code` has run. */
+    code?: (text: string, tools: readonly string[]) => unknown;
     /**
      * What models answer: a list of replies, one after the other, or a function of what they are asked. A reply is a text, or an object; an
      * error is thrown. Without it every model is refused, as it is where nothing is granted.
      */
-    /** What comes of a script that an agent with `code` has run. */
-    code?: (text: string, tools: readonly string[]) => unknown;
     models?: readonly FakeReply[] | ((ask: FakeAsk) => FakeReply | Promise<FakeReply>);
+    /** The sandbox of the agent. Without it, it has none. */
+    sandbox?: FakeBox;
     /** What the clock shows at first: 1 January 2026 unless given. */
     now?: Date | number;
   });
@@ -69,6 +71,8 @@ export class FakeHost {
   readonly changes: { title: string; calls: { tool: string; args: ToolArguments }[] }[];
   /** Files of the session, by path. */
   readonly files: Map<string, { type: string; body: Uint8Array }>;
+  /** What the sandbox has: its files by path, the programs that were run, and what its CLI was told. */
+  readonly sandbox: { readonly files: Map<string, Uint8Array>; readonly ran: string[][]; readonly prompts: { text: string; resume?: string; images?: string[] }[] };
   /** The instances of its own that it deleted. */
   readonly deleted: { agent: string; key: string }[];
   /** What the clock shows, in milliseconds since 1970. It moves by {@link advance} only; `Date` does not know of it. */
@@ -92,6 +96,32 @@ export class FakeHost {
     agent: unknown,
     options?: { id?: string; url?: string; headers?: Record<string, string>; tags?: string[] },
   ): Promise<FakeConnection>;
+}
+
+/** The sandbox of a test. */
+export interface FakeBox {
+  keep?: "cattle" | "pet";
+  /** What is in the workspace at first, by path. */
+  files?: Record<string, string | Uint8Array>;
+  /** Runs a program: a text is what it has written. */
+  exec?: (
+    command: string | string[],
+    options: { dir?: string; env?: Record<string, string>; files: Map<string, Uint8Array> },
+  ) => string | { code?: number; stdout?: string; stderr?: string } | Promise<string | { code?: number; stdout?: string; stderr?: string }>;
+  /** Does what the CLI is told, and returns what it says. What it throws ends the turn as failed. */
+  cli?: (text: string, cli: FakeCLI, prompt: { text: string; resume?: string; images?: string[] }) => string | void | Promise<string | void>;
+  /** Answers questions of the CLI. */
+  answer?: (question: { text: string; options?: string[] }) => unknown;
+}
+
+/** What the CLI of a test can do. */
+export interface FakeCLI {
+  readonly files: Map<string, Uint8Array>;
+  /** Asks to be allowed something, which `approve` of the test answers: resolves to why it is not, or to nothing. */
+  permit(action: "run" | "edit" | "read" | "fetch" | "tool", args?: object): Promise<string | undefined>;
+  /** Writes a file if it is allowed to: resolves to why it is not, or to nothing. */
+  write(path: string, data: string | Uint8Array): Promise<string | undefined>;
+  ask(text: string, options?: string[]): Promise<string | undefined>;
 }
 
 /** What a model of a test says. */

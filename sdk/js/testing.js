@@ -6,6 +6,7 @@ import { FakeClock } from "./testing-clock.js";
 import { FakeInstance } from "./testing-instance.js";
 import { FakeKV } from "./testing-kv.js";
 import { FakeModels } from "./testing-models.js";
+import { FakeSandbox } from "./testing-sandbox.js";
 import { Steps, duration } from "./testing-steps.js";
 import { FakeTools } from "./testing-tools.js";
 
@@ -26,7 +27,7 @@ export class FakeHost {
   #outside;
   #runs = 0;
 
-  constructor({ config = {}, agents = {}, state = {}, fetch, key = "test", name = "agent", storage, shared, sql, tools, files, skills, approve, models, code, now = Date.UTC(2026, 0, 1) } = {}) {
+  constructor({ config = {}, agents = {}, state = {}, fetch, key = "test", name = "agent", storage, shared, sql, tools, files, skills, approve, models, sandbox, code, now = Date.UTC(2026, 0, 1) } = {}) {
     this.config = config;
     this.agents = agents;
     this.answer = fetch;
@@ -34,6 +35,7 @@ export class FakeHost {
     this.instance = new FakeInstance(this, { key, name, storage, state: shared, sql });
     this.tools = new FakeTools({ tools, files, skills, approve }, (promise) => this.waiting.push(promise));
     this.models = new FakeModels(models);
+    this.sandbox = new FakeSandbox(sandbox, this.tools, () => this.now);
     this.runCode = (text, names) => {
       if (code === undefined) throw new TypeError("the model asked for a script to be run: say what comes of it, as in new FakeHost({ code: (text, tools) => value })");
       return code(text, names);

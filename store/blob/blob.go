@@ -109,7 +109,7 @@ func (d *Dir) there(digest agent.Digest, size int64) (bool, error) {
 		if err := syncDir(dir); err != nil {
 			return true, err
 		}
-		note(d, d.names, digest)
+		note(d, d.names, digest, struct{}{})
 		return true, nil
 	}
 	if known(d, d.dirs, dir) {
@@ -120,7 +120,7 @@ func (d *Dir) there(digest agent.Digest, size int64) (bool, error) {
 		if err := syncDir(d.path); err != nil {
 			return false, fmt.Errorf("put blob: %w", err)
 		}
-		note(d, d.dirs, dir)
+		note(d, d.dirs, dir, struct{}{})
 	default:
 		return false, fmt.Errorf("put blob: %w", err)
 	}
@@ -147,7 +147,7 @@ func (d *Dir) keep(f *os.File, digest agent.Digest) error {
 	if err != nil {
 		return fmt.Errorf("put blob: %w", err)
 	}
-	note(d, d.names, digest)
+	note(d, d.names, digest, struct{}{})
 	return nil
 }
 
@@ -159,17 +159,17 @@ func known[K comparable](d *Dir, set map[K]struct{}, k K) bool {
 	return ok
 }
 
-// note adds k to set, which is of d and bounded.
-func note[K comparable](d *Dir, set map[K]struct{}, k K) {
+// note sets k in all, which is of d and bounded.
+func note[K comparable, V any](d *Dir, all map[K]V, k K, v V) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for old := range set {
-		if len(set) < maxKnown {
+	for old := range all {
+		if len(all) < maxKnown {
 			break
 		}
-		delete(set, old)
+		delete(all, old)
 	}
-	set[k] = struct{}{}
+	all[k] = v
 }
 
 // Get returns the blob. It is fs.ErrNotExist when it is not there and ErrCorrupt when its bytes do not match its name.
@@ -240,15 +240,7 @@ func (d *Dir) check(f *os.File, digest agent.Digest) error {
 	if got := digestOf(h); got != digest {
 		return fmt.Errorf("%w: file %s holds %d bytes with digest %s", ErrCorrupt, f.Name(), size, got)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for old := range d.whole {
-		if len(d.whole) < maxKnown {
-			break
-		}
-		delete(d.whole, old)
-	}
-	d.whole[digest] = now
+	note(d, d.whole, digest, now)
 	return nil
 }
 

@@ -1,4 +1,4 @@
-// Package builtin has the servers of tools that are Skep's own: http, files, skills and agents, which need no record, and the functions of an agent
+// Package builtin has the servers of tools that are Skep's own: http, files, skills, agents and cli, which need no record, and the functions of an agent
 // that its plugin declares as tools.
 //
 // What reaches out goes through the door of the cell that calls, by the calls of package abi: a tool of http can do what the calling agent is granted,
@@ -19,7 +19,7 @@ import (
 )
 
 // Names are those of the servers that need no record.
-func Names() []string { return []string{"agents", "files", "http", "skills"} }
+func Names() []string { return []string{"agents", CLI, "files", "http", "skills"} }
 
 // Options is what the servers need of the rest.
 type Options struct {
@@ -51,6 +51,8 @@ func Opener(o Options) tools.Opener {
 			return newServer(o.fileTools()), nil
 		case "skills":
 			return newServer(o.skillTools()), nil
+		case CLI:
+			return newServer(cliTools()), nil
 		case "agents":
 			return &agents{opts: o, app: s.App}, nil
 		}
@@ -65,6 +67,7 @@ type tool struct {
 	effect                   agent.Effect
 	again                    bool // the same call again changes nothing more
 	undo                     string
+	hidden                   bool
 	call                     func(ctx context.Context, o *tools.CallOptions, args json.RawMessage) (agent.ToolResult, error)
 }
 
@@ -81,7 +84,7 @@ func newServer(list []tool) *server {
 		s.calls[t.name] = t
 		s.offers = append(s.offers, tools.Offer{Declared: t.effect, Tool: agent.Tool{
 			Method: t.name, Title: t.title, Description: t.description, Input: json.RawMessage(t.input), Output: json.RawMessage(t.output),
-			Idempotent: t.again, Undo: t.undo,
+			Idempotent: t.again, Undo: t.undo, Hidden: t.hidden,
 		}})
 	}
 	return s

@@ -187,7 +187,7 @@ func TestOffers(t *testing.T) {
 			}
 		}
 	}
-	if n != 13 {
+	if n != 18 {
 		t.Errorf("%d tools", n)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -50,57 +49,42 @@ func (l *link) has() (tool, prompt, resource bool) {
 }
 
 // all asks for all pages of a list, and returns its entries as the server wrote them. The SDK may still have a page from before, which its server allows.
-func (l *link) all(ctx context.Context, of lister) ([]json.RawMessage, error) {
+func (l *link) all(ctx context.Context, of lister) (out []json.RawMessage, err error) {
 	s := l.k.s
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
-	var out []json.RawMessage
-	var cursors []string
-	var bytes int64
-	for cursor := ""; ; {
+	ask := func(ctx context.Context, cursor string) (json.RawMessage, error) {
 		t := &tap{}
-		res, err := of.page(withDelivery(withTap(ctx, t), &delivery{abort: cancel}), l, cursor)
-		raw := t.get()
-		if err != nil && raw == nil {
-			if c := context.Cause(ctx); c != nil {
-				err = c
-			}
+		res, err := of.page(withTap(ctx, t), l, cursor)
+		if raw := t.get(); raw != nil { // also when the SDK does not understand it
+			return raw, nil
+		}
+		if err != nil {
 			return nil, err
 		}
-		if raw == nil {
-			if raw, err = json.Marshal(res); err != nil {
-				return nil, err
-			}
-		}
+		return json.Marshal(res)
+	}
+	take := func(raw json.RawMessage) (next string, err error) {
 		var said map[string]json.RawMessage
-		var entries []json.RawMessage
-		if err := json.Unmarshal(raw, &said); err == nil && said[of.key] != nil {
-			err = json.Unmarshal(said[of.key], &entries)
-			if err != nil {
-				return nil, agent.Wrap(agent.Unavailable, err, "server "+s.rec.Name+" lists its "+of.what+" in a way that is not MCP's")
-			}
+		if err := json.Unmarshal(raw, &said); err != nil {
+			return "", l.oddList(of.what, err)
 		}
-		if bytes += int64(len(raw)); bytes > s.o.Bounds.Message {
-			return nil, agent.Exceeded(agent.LimitOutput, "server %s has a list of %s of more than %s", s.rec.Name, of.what, size(s.o.Bounds.Message))
+		var entries []json.RawMessage
+		for field, to := range map[string]any{of.key: &entries, "nextCursor": &next} {
+			if said[field] == nil {
+				continue
+			}
+			if err := json.Unmarshal(said[field], to); err != nil {
+				return "", l.oddList(of.what, err)
+			}
 		}
 		if out = append(out, entries...); len(out) > s.o.Bounds.Tools {
-			return nil, agent.Errorf(agent.Exhausted, "server %s lists more than %d %s", s.rec.Name, s.o.Bounds.Tools, of.what)
+			return "", agent.Errorf(agent.Exhausted, "server %s lists more than %d %s", s.rec.Name, s.o.Bounds.Tools, of.what)
 		}
-		cursors = append(cursors, cursor)
-		cursor = ""
-		if next := said["nextCursor"]; next != nil {
-			if err := json.Unmarshal(next, &cursor); err != nil {
-				return nil, agent.Wrap(agent.Unavailable, err, "server "+s.rec.Name+" lists its "+of.what+" in a way that is not MCP's")
-			}
-		}
-		if cursor == "" {
-			return out, nil
-		}
-		if slices.Contains(cursors, cursor) || len(cursors) >= maxPages {
-			return nil, agent.Errorf(agent.Unavailable, "server %s never ends the list of its %s: after %d pages there is another", s.rec.Name, of.what, len(cursors))
-		}
+		return next, nil
 	}
+	if err := l.eachPage(ctx, of.what, ask, take); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // prompts lists them. What is wrong with one leaves it out.
@@ -146,7 +130,8 @@ func (l *link) resources(ctx context.Context, of lister) (out []agent.Resource, 
 		err := json.Unmarshal(one, &said)
 		r := said.Resource
 		r.Type = said.MIMEType
-		r.Size, _ = said.Size.Int64()
+		size, _ := said.Size.Int64()
+		r.Size = max(size, 0)
 		if of.key == templates.key {
 			r.URI = said.Template
 		}

@@ -63,44 +63,26 @@ func (s *source) Tools(ctx context.Context) ([]tools.Offer, error) {
 // list asks for all pages, and says what of them was left out.
 func (l *link) list(ctx context.Context) (offers []tools.Offer, notes []string, err error) {
 	s := l.k.s
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
 	seen := map[string]bool{}
-	defer func() {
-		if err == nil {
-			offers = append(offers, l.own(func(method string) bool { return seen[method] })...)
-		}
-	}()
-	if tool, _, _ := l.has(); !tool {
-		return nil, nil, nil
+	var page *mcp.ListToolsResult // the one that take has
+	ask := func(ctx context.Context, cursor string) (raw json.RawMessage, err error) {
+		page, raw, err = l.page(ctx, cursor)
+		return raw, err
 	}
-	var cursors []string
-	var all int64
-	for cursor := ""; ; {
-		page, raw, err := l.page(withDelivery(ctx, &delivery{abort: cancel}), cursor)
-		if err != nil {
-			if c := context.Cause(ctx); c != nil {
-				err = c
-			}
-			return nil, nil, err
-		}
-		if all += int64(len(raw)); all > s.o.Bounds.Message {
-			return nil, nil, agent.Exceeded(agent.LimitOutput, "server %s has a list of tools of more than %s", s.rec.Name, size(s.o.Bounds.Message))
-		}
+	take := func(raw json.RawMessage) (next string, err error) {
 		var said struct {
 			Tools []json.RawMessage `json:"tools"`
 			Next  string            `json:"nextCursor"`
 		}
 		if err := json.Unmarshal(raw, &said); err != nil {
-			return nil, nil, agent.Wrap(agent.Unavailable, err, "server "+s.rec.Name+" lists its tools in a way that is not MCP's")
+			return "", l.oddList("tools", err)
 		}
 		if n := len(seen) + len(said.Tools); n > s.o.Bounds.Tools {
 			more := ""
 			if said.Next != "" {
 				more = " and more"
 			}
-			return nil, nil, &agent.Error{
+			return "", &agent.Error{
 				Kind: agent.Exhausted, Msg: fmt.Sprintf("server %s offers %d tools%s, and at most %d are taken", s.rec.Name, n, more, s.o.Bounds.Tools),
 				Hint: "have it offer fewer, or split it into several servers",
 			}
@@ -121,14 +103,48 @@ func (l *link) list(ctx context.Context) (offers []tools.Offer, notes []string, 
 			seen[o.Method] = true
 			offers = append(offers, o)
 		}
-		cursors = append(cursors, cursor)
-		if cursor = said.Next; cursor == "" {
-			return offers, notes, nil
-		}
-		if slices.Contains(cursors, cursor) || len(cursors) >= maxPages {
-			return nil, nil, agent.Errorf(agent.Unavailable, "server %s never ends the list of its tools: after %d pages there is another", s.rec.Name, len(cursors))
+		return said.Next, nil
+	}
+	if tool, _, _ := l.has(); tool {
+		if err := l.eachPage(ctx, "tools", ask, take); err != nil {
+			return nil, nil, err
 		}
 	}
+	return append(offers, l.own(func(method string) bool { return seen[method] })...), notes, nil
+}
+
+// eachPage asks for all pages of a list, one after the other, and has take read each as the server wrote it. what says what is listed.
+func (l *link) eachPage(ctx context.Context, what string, ask func(ctx context.Context, cursor string) (json.RawMessage, error), take func(json.RawMessage) (next string, err error)) error {
+	s := l.k.s
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
+	var cursors []string
+	var all int64
+	for cursor := ""; ; {
+		raw, err := ask(withDelivery(ctx, &delivery{abort: cancel}), cursor)
+		if err != nil {
+			if c := context.Cause(ctx); c != nil {
+				err = c
+			}
+			return err
+		}
+		if all += int64(len(raw)); all > s.o.Bounds.Message {
+			return agent.Exceeded(agent.LimitOutput, "server %s has a list of %s of more than %s", s.rec.Name, what, size(s.o.Bounds.Message))
+		}
+		cursors = append(cursors, cursor)
+		if cursor, err = take(raw); err != nil || cursor == "" {
+			return err
+		}
+		if slices.Contains(cursors, cursor) || len(cursors) >= maxPages {
+			return agent.Errorf(agent.Unavailable, "server %s never ends the list of its %s: after %d pages there is another", s.rec.Name, what, len(cursors))
+		}
+	}
+}
+
+// oddList is the error of a list that is not as MCP has it.
+func (l *link) oddList(what string, err error) error {
+	return agent.Wrap(agent.Unavailable, err, "server "+l.k.s.rec.Name+" lists its "+what+" in a way that is not MCP's")
 }
 
 // taken reports whether the SDK takes a tool: it leaves out those whose x-mcp-header is not valid. Of a page that it does not understand for

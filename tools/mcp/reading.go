@@ -92,22 +92,14 @@ func (t *ownTool) args(raw json.RawMessage) (a ownArgs, err error) {
 
 // page is the part of a list that was asked for, and where the next begins.
 func page[T any](a ownArgs, list []T) (part []T, next string, err error) {
-	from := 0
-	if a.After != "" {
-		if from, err = strconv.Atoi(a.After); err != nil || from < 0 {
-			return nil, "", tools.MarkUnsent(agent.Errorf(agent.Invalid, "after is no place in this list: it is next of the page before"))
-		}
-	}
 	limit := cmp.Or(a.Limit, 100)
 	if limit < 1 || limit > 1000 {
 		return nil, "", tools.MarkUnsent(agent.Errorf(agent.Invalid, "limit is %d; it must be between 1 and 1000", limit))
 	}
-	from = min(from, len(list))
-	part = append([]T{}, list[from:min(from+limit, len(list))]...)
-	if from+limit < len(list) {
-		next = strconv.Itoa(from + limit)
+	if part, next, err = tools.Part(list, a.After, limit); err != nil {
+		err = tools.MarkUnsent(err)
 	}
-	return part, next, nil
+	return part, next, err
 }
 
 // maxSummary is how much of a description stands in a list, in bytes.

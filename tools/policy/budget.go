@@ -173,17 +173,15 @@ func (p *Policy) Budgets(c Call) []Budget {
 				continue
 			}
 			one := *b
-			if one.Key = one.Key + " for " + each; each == "" {
-				one.Key = b.Key
+			if each != "" {
+				one.Key += " for " + each
 			}
-			if !slices.ContainsFunc(out, func(o Budget) bool { return o.Key == one.Key }) {
+			i := slices.IndexFunc(out, func(o Budget) bool { return o.Key == one.Key })
+			switch {
+			case i < 0:
 				out = append(out, one)
-			} else { // two sections that an agent belongs to: the stricter counts
-				for i := range out {
-					if out[i].Key == one.Key && (one.Limit < out[i].Limit || one.Limit == out[i].Limit && one.Then < out[i].Then) {
-						out[i] = one
-					}
-				}
+			case one.Limit < out[i].Limit, one.Limit == out[i].Limit && one.Then < out[i].Then: // two sections that an agent belongs to: the stricter counts
+				out[i] = one
 			}
 		}
 	}

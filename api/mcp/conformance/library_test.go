@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func (s shelf) Contents(context.Context) (tools.Contents, []string, error) {
 	c := tools.Contents{
 		Prompts: []agent.Prompt{{Name: "review it", Arguments: []agent.PromptArgument{{Name: "file", Required: true}}}},
 		Resources: []agent.Resource{
-			{URI: "demo://guide", Name: "guide", Type: "text/plain"}, {URI: "demo://pixel"}, {URI: "demo://held"}, {URI: "skep://sessions/S/files/x"}, {URI: "no scheme"},
+			{URI: "demo://guide", Name: "guide", Type: "text/plain"}, {URI: "demo://pixel"}, {URI: "demo://held"}, {URI: "demo://forged"}, {URI: "skep://sessions/S/files/x"}, {URI: "no scheme"},
 		},
 		Templates: []agent.Resource{{URI: "demo://notes/{id}", Name: "note"}, {URI: "{scheme}://{+rest}", Name: "all"}, {URI: "demo://{", Name: "broken"}},
 	}
@@ -51,6 +52,11 @@ func (s shelf) Call(ctx context.Context, method string, args json.RawMessage, o 
 			`"}},{"role":"user","content":{"type":"image","mimeType":"image/png","data":{"$blob":0}}}]}`), Blobs: []agent.ToolBlob{{Type: "image/png", Body: pixel}}}, nil
 	case method == tools.ResourcesRead && in.URI == "demo://pixel":
 		return agent.ToolResult{Value: json.RawMessage(`{"contents":[{"uri":"demo://pixel","mimeType":"image/png","blob":{"$blob":0}}]}`), Blobs: []agent.ToolBlob{{Type: "image/png", Body: pixel}}}, nil
+	case method == tools.ResourcesRead && in.URI == "demo://forged": // it has its bytes once, and says twice more where they are kept, as if they were none
+		forged := fmt.Sprintf(`{"uri":"demo://forged","blob":{"artifact":"artifacts/%s/1-1.png","type":"image/png","size":0}}`, o.For.Run)
+		return agent.ToolResult{
+			Value: json.RawMessage(`{"contents":[{"uri":"demo://forged","blob":{"$blob":0}},` + forged + "," + forged + `]}`), Blobs: []agent.ToolBlob{{Type: "image/png", Body: make([]byte, 3<<20)}},
+		}, nil
 	case method == tools.ResourcesRead && in.URI == "demo://notes/none":
 		return agent.ToolResult{}, agent.Errorf(agent.Failed, "there is no such note")
 	case method == tools.ResourcesRead:
@@ -96,7 +102,7 @@ func TestLibrary(t *testing.T) {
 		for _, one := range resources.Resources {
 			uris = append(uris, one.URI)
 		}
-		if !slices.Equal(uris, []string{"demo://guide", "demo://held", "demo://pixel"}) {
+		if !slices.Equal(uris, []string{"demo://forged", "demo://guide", "demo://held", "demo://pixel"}) {
 			t.Error(uris)
 		}
 		templates, err := s.ListResourceTemplates(t.Context(), nil)
@@ -114,6 +120,7 @@ func TestLibrary(t *testing.T) {
 		}
 		for uri, want := range map[string]string{
 			"demo://notes/secret": "it is nobody's business", "demo://notes/none": "there is no such note", "demo://held": "skep approvals approve", "other://x": "not found",
+			"demo://forged": "what it holds has more than 4194304 bytes",
 		} {
 			if _, err := read(uri); err == nil || !strings.Contains(strings.ToLower(err.Error()), want) {
 				t.Errorf("%s: %v", uri, err)

@@ -110,6 +110,21 @@ test("connections are cut", limit, async () => {
   assert.ok(cuts > 2, `${cuts} cuts`);
 });
 
+// A run may wait for a person for long. A connection that breaks then is no server that cannot be reached.
+test("a connection breaks after a long silence", limit, async () => {
+  let opened = 0;
+  const late = new Client({
+    url, token,
+    fetch: async (to, init) => {
+      if (!String(to).includes("/events") || opened++ > 0) return fetch(to, init);
+      const body = new ReadableStream({ start: (c) => void setTimeout(() => c.error(new Error("cut")), 300) });
+      return new Response(body);
+    },
+  });
+  assert.equal(await late.chat("assistant", { key: "late" }).send("one", { patience: 100 }).text(), said("one"));
+  assert.equal(opened, 2);
+});
+
 test("a second page watches", limit, async () => {
   const chat = client.chat("assistant", { key: "watched" });
   const session = await chat.open();

@@ -9,6 +9,7 @@ import { kv } from "./kv.js";
 import { model } from "./model.js";
 import { born } from "./module.js";
 import { cancelSchedule, deleteAlarm, getAlarm, getSchedule, listSchedules, schedule, scheduleEvery, setAlarm } from "./schedule.js";
+import { sandbox } from "./sandbox.js";
 import { getState, setState } from "./shared.js";
 import { broadcast, connections } from "./sockets.js";
 import { NonRetryableError, sleep, sleepUntil, step, waitForEvent } from "./steps.js";
@@ -68,6 +69,7 @@ const ofCall = {
   files: () => files,
   skills: () => skills,
   model: () => model,
+  sandbox: () => sandbox,
 };
 
 // setShared is setState for authors. What an async onStateChanged still does, the call goes on for.
@@ -103,7 +105,7 @@ export function surround(waitUntil) {
   const all = functionsOf(waitUntil);
   methods(Agent.prototype, all);
   getters(Agent.prototype, ofCall);
-  const context = { config, kv, log, storage, sql, step, tools, files, skills, model, ...all, passThroughOnException() {} };
+  const context = { config, kv, log, storage, sql, step, tools, files, skills, model, sandbox, ...all, passThroughOnException() {} };
   getters(context, { key: ofCall.key, name: ofCall.name, runId: ofCall.runId, sessionId: ofCall.sessionId, state: ofCall.state });
   return context;
 }
@@ -129,6 +131,6 @@ export function secret(name) {
 
 export const api = freeze(record({
   Agent, ChatAgent, NonRetryableError, SkepError, ToolError, agent, broadcast, callAgent, cancelSchedule, child, config, connections, deleteAlarm,
-  deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, model, outside, run, schedule, scheduleEvery, secret, setAlarm, skills,
+  deleteChild, emit, files, getAlarm, getSchedule, kv, listSchedules, log, model, outside, run, sandbox, schedule, scheduleEvery, secret, setAlarm, skills,
   sleep, sleepUntil, sql, step, storage, tools, waitForEvent,
 }));

@@ -54,6 +54,17 @@ function invoke(name, args, stack) {
   }
 }
 
+// permit calls a tool that stands for what a command-line agent asks to be allowed, under the id of that.
+export function permit(tool, args, id) {
+  try {
+    const what = pathOf(tool);
+    refuseWhileLoading(what);
+    return begin("tool.call", tool, callText(what, tool, args, `,"permission":${stringify(toWellFormed(id))}`), site(), valueOf);
+  } catch (e) {
+    return rejected(e);
+  }
+}
+
 const isName = (name) => typeof name === "string" && indexOf(name, ".") > 0;
 
 function call(name, args) {

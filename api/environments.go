@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// environmentInput is what a caller says of an environment.
+type environmentInput struct {
+	Description string            `json:"description,omitempty"`
+	Image       string            `json:"image" doc:"as the provider knows it; skep image build makes one"`
+	Provider    string            `json:"provider,omitempty" doc:"docker or podman; the server's first unless given"`
+	Runtime     string            `json:"runtime,omitempty" doc:"of the provider's, such as runsc; its own unless given"`
+	Packages    []string          `json:"packages,omitempty" doc:"that the image has to have, as its build was told"`
+	Setup       string            `json:"setup,omitempty" doc:"a script for sh, run in the workspace before any work"`
+	Variables   map[string]string `json:"variables,omitempty" doc:"of what runs in a sandbox; plain, never secrets"`
+	Network     []agent.Target    `json:"network,omitempty" doc:"what may be reached besides models, of what the agent is granted; nothing unless given"`
+	Requires    []string          `json:"requires,omitempty" doc:"capabilities that have to be enforced"`
+	Size        agent.SandboxSize `json:"size,omitzero"`
+	Idle        time.Duration     `json:"idle,omitempty" doc:"a sandbox that nobody has used for so long is stopped or deleted; 30 minutes unless given"`
+	Life        time.Duration     `json:"life,omitempty" doc:"the longest that a sandbox is there; 24 hours unless given, and no end for a pet"`
+}
+
+type environmentRequest struct {
+	Name string `path:"name" doc:"NAME for the newest revision, or NAME@REVISION"`
+}
+
+type putEnvironmentRequest struct {
+	Name string           `path:"name"`
+	Body environmentInput `body:"json"`
+}
+
+// putEnvironment makes the next revision. Sessions that have begun stay with theirs.
+func (s *Server) putEnvironment(ctx context.Context, q putEnvironmentRequest) (agent.Environment, error) {
+	b := q.Body
+	env := agent.Environment{
+		Name: q.Name, App: appOf(ctx), Description: b.Description, Image: b.Image, Provider: b.Provider, Runtime: b.Runtime, Packages: b.Packages, Setup: b.Setup,
+		Variables: b.Variables, Network: b.Network, Requires: b.Requires, Size: b.Size, Idle: b.Idle, Life: b.Life,
+	}
+	if err := s.knownEnvironment(ctx, env); err != nil {
+		return agent.Environment{}, err
+	}
+	env, err := s.st.PutEnvironment(ctx, env)
+	if err != nil {
+		return agent.Environment{}, err
+	}
+	return env, s.audit(ctx, "environment.put", env.Ref(), env.Image)
+}
+
+func (s *Server) getEnvironment(ctx context.Context, q environmentRequest) (agent.Environment, error) {
+	return s.st.Environment(ctx, appOf(ctx), q.Name)
+}
+
+func (s *Server) listEnvironments(ctx context.Context, q pageQuery) (list[agent.Environment], error) {
+	return listOf(s.st.Environments(ctx, appOf(ctx), q.page()))
+}
+
+type environmentRevisionsRequest struct {
+	Name string `path:"name"`
+	pageQuery
+}
+
+func (s *Server) listRevisions(ctx context.Context, q environmentRevisionsRequest) (list[agent.Environment], error) {
+	all, next, err := s.st.EnvironmentRevisions(ctx, appOf(ctx), q.Name, q.page())
+	if err == nil && len(all) == 0 {
+		_, err = s.st.Environment(ctx, appOf(ctx), q.Name) // there is none of that name
+	}
+	return listOf(all, next, err)
+}
+
+// deleteEnvironment deletes it, unless an agent names it. Sandboxes and sessions that have it keep their revision.
+func (s *Server) deleteEnvironment(ctx context.Context, q environmentRequest) (nothing, error) {
+	users, err := s.agentsWith(ctx, q.Name)
+	if err != nil {
+		return nothing{}, err
+	}
+	if users != "" {
+		return nothing{}, &agent.Error{
+			Kind: agent.Conflict, Msg: "environment " + q.Name + " is that of agent " + users, Hint: "give the agent another one first: skep agent update " + users + " --environment NAME",
+		}
+	}
+	if err := s.st.DeleteEnvironment(ctx, appOf(ctx), q.Name); err != nil {
+		return nothing{}, err
+	}
+	return nothing{}, s.audit(ctx, "environment.delete", q.Name, "")
+}
+
+// agentsWith returns the name of an agent whose sandboxes are of an environment, or "".
+func (s *Server) agentsWith(ctx context.Context, environment string) (string, error) {
+	for page := (agent.Page{}); ; {
+		all, next, err := s.st.Agents(ctx, appOf(ctx), page)
+		if err != nil {
+			return "", err
+		}
+		for _, a := range all {
+			if a.Sandbox == nil {
+				continue
+			}
+			if name, _, err := agent.SplitEnvironment(a.Sandbox.Environment); err == nil && name == environment {
+				return a.Name, nil
+			}
+		}
+		if page.After = next; next == "" {
+			return "", nil
+		}
+	}
+}

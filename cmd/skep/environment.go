@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+func newEnvironment(c *cli) *cobra.Command {
+	cmd := shelf(&cobra.Command{
+		Use:     "environment",
+		Aliases: []string{"environments", "env"},
+		Short:   "Set, list, show and delete environments of sandboxes",
+		Long: `An environment is a template of sandboxes: an image, a setup script, variables, what may be reached, sizes. Each change is a new revision; a session stays
+with the one that it has begun with.`,
+		Example: "  skep environment set work --image skep/agents --setup setup.sh\n  skep environment show work@1",
+	})
+	cmd.AddCommand(newEnvironmentSet(c),
+		listVerb(c, "List environments in their newest revisions, by name", (*client.Client).Environments, environmentTable()),
+		newRevisions(c),
+		showVerb(c, "environment", (*client.Client).Environment, environmentFields),
+		removeVerb(c, "environment", (*client.Client).DeleteEnvironment))
+	return cmd
+}
+
+func environmentTable() table[agent.Environment] {
+	return table[agent.Environment]{
+		what: "environments", hint: "skep environment set NAME --image IMAGE makes one", header: []string{"NAME", "IMAGE", "PROVIDER", "CREATED", "DESCRIPTION"},
+		row: func(e agent.Environment) []string {
+			return []string{e.Ref(), e.Image, or(e.Provider, "-"), when(e.Created), e.Description}
+		},
+	}
+}
+
+func newRevisions(c *cli) *cobra.Command {
+	return listOf(c, "revisions NAME", "List the revisions of an environment, oldest first",
+		func(cl *client.Client, ctx context.Context, args []string, page agent.Page) (client.List[agent.Environment], error) {
+			return cl.EnvironmentRevisions(ctx, args[0], page)
+		}, environmentTable())
+}
+
+func environmentFields(e agent.Environment) []string {
+	var vars, network []string
+	for _, name := range slices.Sorted(maps.Keys(e.Variables)) {
+		vars = append(vars, name+"="+e.Variables[name])
+	}
+	for _, t := range e.Network {
+		network = append(network, t.String())
+	}
+	reach := strings.Join(network, ", ")
+	if reach == "" {
+		reach = "models only"
+	}
+	return []string{
+		"name", e.Name, "revision", strconv.FormatInt(e.Revision, 10), "description", e.Description, "image", e.Image, "provider", e.Provider, "runtime", e.Runtime,
+		"packages", strings.Join(e.Packages, ", "), "setup", e.Setup, "variables", strings.Join(vars, ", "), "may reach", reach, "requires", strings.Join(e.Requires, ", "),
+		"size", sandboxSize(e.Size), "idle", longest(e.Idle, agent.DefaultSandboxIdle), "life", longest(e.Life, agent.DefaultSandboxLife), "created", when(e.Created),
+	}
+}
+
+func longest(d, unless time.Duration) string {
+	if d == 0 {
+		d = unless
+	}
+	return d.String()
+}
+
+func sandboxSize(s agent.SandboxSize) string {
+	memory, cpus, pids, disk := int64(agent.DefaultSandboxMemory), float64(agent.DefaultSandboxCPUs), int64(agent.DefaultSandboxPids), int64(agent.DefaultSandboxDisk)
+	if s.Memory > 0 {
+		memory = s.Memory
+	}
+	if s.CPUs > 0 {
+		cpus = s.CPUs
+	}
+	if s.Pids > 0 {
+		pids = s.Pids
+	}
+	if s.Disk > 0 {
+		disk = s.Disk
+	}
+	return fmt.Sprintf("memory %s, %s processors, %d processes, disk %s", size(memory), strconv.FormatFloat(cpus, 'g', -1, 64), pids, size(disk))
+}
+
+func newEnvironmentSet(c *cli) *cobra.Command {
+	var env agent.Environment
+	var file, setup, memory, disk string
+	var vars, network []string
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Make an environment, or its next revision",
+		Long: `Make an environment, or its next revision; what is not named stays as it is. --network lets what runs in a sandbox reach a target, as far as its agent is granted
+that, too. --file takes all of it as JSON, as skep environment show --json prints it.`,
+		Example: "  skep environment set work --image skep/agents\n  skep environment set work --setup setup.sh --var NODE_ENV=test --memory 4GB --network 'https://registry.npmjs.org'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			out, err := cl.Environment(cmd.Context(), args[0])
+			if err != nil && agent.KindOf(err) != agent.NotFound {
+				return err
+			}
+			if err := fromFile(file, &out); err != nil {
+				return err
+			}
+			out.Name = args[0]
+			flags := cmd.Flags()
+			for flag, set := range map[string]func() error{
+				"image":       func() error { out.Image = env.Image; return nil },
+				"description": func() error { out.Description = env.Description; return nil },
+				"provider":    func() error { out.Provider = env.Provider; return nil },
+				"runtime":     func() error { out.Runtime = env.Runtime; return nil },
+				"package":     func() error { out.Packages = env.Packages; return nil },
+				"require":     func() error { out.Requires = env.Requires; return nil },
+				"cpus":        func() error { out.Size.CPUs = env.Size.CPUs; return nil },
+				"pids":        func() error { out.Size.Pids = env.Size.Pids; return nil },
+				"idle":        func() error { out.Idle = env.Idle; return nil },
+				"life":        func() error { out.Life = env.Life; return nil },
+				"memory":      func() (err error) { out.Size.Memory, err = sizeFlag("memory", memory); return err },
+				"disk":        func() (err error) { out.Size.Disk, err = sizeFlag("disk", disk); return err },
+				"var":         func() (err error) { out.Variables, err = pairs("var", vars); return err },
+				"network":     func() (err error) { out.Network, err = targets("network", network); return err },
+				"setup": func() error {
+					b, err := os.ReadFile(setup)
+					if err != nil {
+						return &agent.Error{Kind: agent.Invalid, Msg: "cannot read the setup script " + setup, Err: err}
+					}
+					out.Setup = string(b)
+					return nil
+				},
+			} {
+				if !flags.Changed(flag) {
+					continue
+				}
+				if err := set(); err != nil {
+					return err
+				}
+			}
+			if out.Image == "" {
+				return usageError("which image? --image IMAGE; skep image build makes one, skep image list shows those there are")
+			}
+			was := out.Revision
+			if out, err = cl.PutEnvironment(cmd.Context(), out); err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(out)
+			}
+			if out.Revision == was {
+				c.printf("environment %s is as it was\n", out.Ref())
+				return nil
+			}
+			c.printf("environment %s\n", out.Ref())
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&env.Image, "image", "", "what a sandbox is made of")
+	flags.StringVar(&env.Description, "description", "", "what it is for")
+	flags.StringVar(&env.Provider, "provider", "", "docker or podman; the server's first unless given")
+	flags.StringVar(&env.Runtime, "runtime", "", "of the provider's, such as runsc")
+	flags.StringArrayVar(&env.Packages, "package", nil, "what the image has to have, as its build was told; may be given more than once")
+	flags.StringArrayVar(&env.Requires, "require", nil, "a `CAPABILITY` that has to be enforced, as skep sandbox providers names them; may be given more than once")
+	flags.StringVar(&setup, "setup", "", "a script for sh, run in the workspace before any work: a `FILE`")
+	flags.StringArrayVar(&vars, "var", nil, "a variable `NAME=VALUE` of what runs in it, never a secret; may be given more than once")
+	flags.StringArrayVar(&network, "network", nil, "a `TARGET` that may be reached, such as https://registry.npmjs.org; may be given more than once")
+	flags.StringVar(&memory, "memory", "", "such as 4GB; 2GB unless given")
+	flags.StringVar(&disk, "disk", "", "of the workspace, the home and /tmp together; 1GB unless given")
+	flags.Float64Var(&env.Size.CPUs, "cpus", 0, "processors; 2 unless given")
+	flags.Int64Var(&env.Size.Pids, "pids", 0, "processes and threads; 512 unless given")
+	flags.DurationVar(&env.Idle, "idle", 0, "how long a sandbox stays that nobody uses; 30m unless given")
+	flags.DurationVar(&env.Life, "life", 0, "the longest that a sandbox is there; 24h unless given, for a pet without end")
+	flags.StringVar(&file, "file", "", "JSON `FILE` with all of it; - is standard input")
+	return cmd
+}
+
+func sizeFlag(flag, s string) (int64, error) {
+	n, err := parseSize(s)
+	if err != nil || n < 0 {
+		return 0, usageError("--%s %s: write a number of bytes, with MB or GB", flag, s)
+	}
+	return n, nil
+}
+
+func targets(flag string, list []string) ([]agent.Target, error) {
+	var out []agent.Target
+	for _, s := range list {
+		t, err := agent.ParseTarget(s)
+		if err != nil {
+			return nil, usageError("--%s %s: %s", flag, s, agent.AsError(err).Msg)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}

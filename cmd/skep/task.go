@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/api/client"
+)
+
+// taskFlags say what an agent that a command-line agent runs is to work on, and where its changes go.
+type taskFlags struct {
+	repo, ref, commit, branch, patch string
+	attach                           []string
+	apply                            bool
+}
+
+func (f *taskFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.repo, "repo", "", "what it works on: the `URL` of a git repository, or a folder of yours, of which a copy is sent")
+	flags.StringVar(&f.ref, "ref", "", "branch, tag or commit of --repo URL")
+	flags.StringVar(&f.commit, "commit", "", "have the changes in a commit with this message, as a bundle of git")
+	flags.StringVar(&f.branch, "branch", "", "the branch of that commit")
+	flags.StringArrayVar(&f.attach, "attach", nil, "a `FILE` that it may read; may be given more than once")
+	flags.StringVar(&f.patch, "patch", "", "write what it has changed to this `FILE`, which must not be there")
+	flags.BoolVar(&f.apply, "apply", false, "apply what it has changed to the folder of --repo")
+}
+
+var taskFlagNames = []string{"repo", "ref", "commit", "branch", "attach", "patch", "apply"}
+
+// worker reports whether the run is a task in words: of an agent that has no code, or by a flag that only those have.
+func (f *taskFlags) worker(cmd *cobra.Command, cl *client.Client, args []string) (bool, error) {
+	given := ""
+	for _, name := range taskFlagNames {
+		if cmd.Flags().Changed(name) {
+			given = name
+		}
+	}
+	if len(args) > 2 && given == "" {
+		return false, nil
+	}
+	a, err := cl.Agent(cmd.Context(), args[0])
+	if err != nil {
+		return false, err
+	}
+	works := a.Plugin == "" && a.Sandbox != nil && a.Sandbox.CLI != ""
+	switch {
+	case !works && given != "":
+		return false, usageError("--%s is for an agent whose work a CLI does in a sandbox, and %s is none: see skep agent create --help for --cli", given, a.Name)
+	case works && len(args) != 2:
+		return false, usageError("say what it is to do, in one argument: skep run %s \"TASK\"", a.Name)
+	case f.patch != "":
+		if _, err := os.Stat(f.patch); err == nil {
+			return false, &agent.Error{Kind: agent.Exists, Msg: f.patch + " is there already", Hint: "name another file with --patch"}
+		}
+	}
+	if f.apply && (f.repo == "" || isURL(f.repo) || f.commit != "") {
+		return false, usageError("--apply is for a folder of yours: give --repo FOLDER, and no --commit")
+	}
+	return works, nil
+}
+
+// repoFile is where a folder is kept in the session whose run works on it.
+const repoFile = "repo.tar"
+
+// input puts into a session what the task needs, and makes the run's input.
+func (f *taskFlags) input(ctx context.Context, c *cli, cl *client.Client, args []string, start *client.NewRun) error {
+	in := map[string]any{"task": args[1]}
+	for name, value := range map[string]string{"ref": f.ref, "commit": f.commit, "branch": f.branch} {
+		if value != "" {
+			in[name] = value
+		}
+	}
+	folder := f.repo != "" && !isURL(f.repo)
+	if f.repo != "" && !folder {
+		in["repo"] = f.repo
+	}
+	if (folder || len(f.attach) > 0) && start.Session == "" {
+		se, err := cl.CreateSession(ctx, client.NewSession{Agent: args[0], Key: start.Key})
+		if err != nil {
+			return err
+		}
+		start.Session, start.Key = se.ID, ""
+	}
+	if folder {
+		tar, err := packFolder(f.repo)
+		if err != nil {
+			return err
+		}
+		defer tar.Close()
+		if err := c.putFile(ctx, cl, start.Session, repoFile, tar); err != nil {
+			return err
+		}
+		in["repo"] = map[string]string{"file": repoFile}
+	}
+	var paths []string
+	for _, name := range f.attach {
+		file, err := os.Open(name)
+		if err != nil {
+			return &agent.Error{Kind: agent.Invalid, Msg: "cannot read " + name, Err: err}
+		}
+		to := "attachments/" + filepath.Base(name)
+		err = c.putFile(ctx, cl, start.Session, to, file)
+		_ = file.Close()
+		if err != nil {
+			return err
+		}
+		paths = append(paths, to)
+	}
+	if len(paths) > 0 {
+		in["attachments"] = paths
+	}
+	var err error
+	start.Input, err = json.Marshal(in)
+	return err
+}
+
+func (c *cli) putFile(ctx context.Context, cl *client.Client, session agent.SessionID, to string, f *os.File) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() > agent.MaxFile {
+		return &agent.Error{
+			Kind: agent.Exhausted, Limit: agent.LimitInput, Msg: fmt.Sprintf("what is to be sent as %s is %s, and a file of a session has up to %s", to, size(st.Size()), size(agent.MaxFile)),
+			Hint: "let git ignore what is made of other files, or give the URL of a repository",
+		}
+	}
+	_, err = cl.PutFile(ctx, session, to, "", nil, f, st.Size())
+	return err
+}
+
+// outcome is what a run of a task returns.
+type outcome struct {
+	Status  string               `json:"status"`
+	Patch   string               `json:"patch"`
+	Bundle  string               `json:"bundle"`
+	Commit  string               `json:"commit"`
+	Changed []client.ChangedFile `json:"changed"`
+}
+
+// bring tells what was changed, and brings it where the flags say.
+func (f *taskFlags) bring(ctx context.Context, c *cli, cl *client.Client, r agent.Run) error {
+	r, err := cl.Run(ctx, r.ID)
+	if err != nil || r.Output == nil {
+		return err
+	}
+	var out outcome
+	if err := json.Unmarshal(r.Output.Body, &out); err != nil {
+		return nil // not the output of a task
+	}
+	made := out.Patch
+	if out.Bundle != "" {
+		made = out.Bundle
+	}
+	if made == "" {
+		c.notef("nothing was changed\n")
+		return nil
+	}
+	switch {
+	case f.apply:
+		err = f.applyTo(ctx, cl, r.Session, out.Patch)
+	case f.patch != "":
+		err = save(ctx, cl, r.Session, made, f.patch)
+	default:
+		c.notef("%d files were changed; skep file get %s %s has the patch\n", len(out.Changed), r.Session, made)
+		return nil
+	}
+	if err == nil && !c.json {
+		c.printChanges(out.Changed)
+	}
+	return err
+}
+
+// save writes a file of a session to a file that must not be there.
+func save(ctx context.Context, cl *client.Client, session agent.SessionID, path, to string) error {
+	in, err := cl.File(ctx, session, path, 0, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return &agent.Error{Kind: agent.Invalid, Msg: "cannot write " + to, Err: err}
+	}
+	_, err = io.Copy(f, in)
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(to)
+		return agent.Wrap(agent.Unavailable, err, "the patch did not arrive whole")
+	}
+	return nil
+}
+
+// applyTo applies a patch to the folder that the task was about. What git refuses changes nothing.
+func (f *taskFlags) applyTo(ctx context.Context, cl *client.Client, session agent.SessionID, path string) error {
+	in, err := cl.File(ctx, session, path, 0, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	patch, err := io.ReadAll(in)
+	if err != nil {
+		return agent.Wrap(agent.Unavailable, err, "the patch did not arrive whole")
+	}
+	git := exec.CommandContext(ctx, "git", "-C", f.repo, "apply", "--whitespace=nowarn", "-")
+	git.Stdin = bytes.NewReader(patch)
+	var told bytes.Buffer
+	git.Stderr = &told
+	if err := git.Run(); err != nil {
+		return &agent.Error{
+			Kind: agent.Conflict, Msg: "the patch does not apply to " + f.repo + ": " + strings.TrimSpace(told.String()), Err: err,
+			Hint: fmt.Sprintf("nothing was changed there; skep file get %s %s has the patch", session, path),
+		}
+	}
+	return nil
+}

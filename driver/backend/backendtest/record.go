@@ -1,0 +1,97 @@
+package backendtest
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skep-dev/skep/driver"
+)
+
+// recorder keeps what a backend tells.
+type recorder struct {
+	t    testing.TB
+	wait time.Duration
+
+	events sync.Mutex
+	list   []driver.Event
+	read   int           // events of list that Wait has been through
+	more   chan struct{} // closed when list grows
+}
+
+func newRecorder(t testing.TB, wait time.Duration) *recorder {
+	if wait == 0 {
+		wait = 30 * time.Second
+	}
+	return &recorder{t: t, wait: wait, more: make(chan struct{})}
+}
+
+// Told is a Rig or a Puppet.
+type Told interface {
+	Events() []driver.Event
+	tb() testing.TB
+}
+
+func (r *recorder) tb() testing.TB { return r.t }
+
+// record is the sink.
+func (r *recorder) record(e driver.Event) {
+	r.events.Lock()
+	defer r.events.Unlock()
+	r.list = append(r.list, e)
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+// Wait returns the next event of one of the types, of those that it has not been through.
+func (r *recorder) Wait(types ...string) driver.Event {
+	r.t.Helper()
+	late := time.After(r.wait)
+	for {
+		r.events.Lock()
+		for r.read < len(r.list) {
+			e := r.list[r.read]
+			r.read++
+			if slices.Contains(types, e.Type) {
+				r.events.Unlock()
+				return e
+			}
+		}
+		more := r.more
+		r.events.Unlock()
+		select {
+		case <-more:
+		case <-late:
+			r.t.Fatalf("no event %s came within %s", strings.Join(types, " or "), r.wait)
+		}
+	}
+}
+
+// Events are all that came.
+func (r *recorder) Events() []driver.Event {
+	r.events.Lock()
+	defer r.events.Unlock()
+	return slices.Clone(r.list)
+}
+
+// Of are the data of all events of a type.
+func Of[T any](r Told, kind string) (out []T) {
+	r.tb().Helper()
+	for _, e := range r.Events() {
+		if e.Type == kind {
+			out = append(out, Data[T](r.tb(), e))
+		}
+	}
+	return out
+}
+
+// Data is that of an event.
+func Data[T any](t testing.TB, e driver.Event) (v T) {
+	t.Helper()
+	if err := e.Read(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

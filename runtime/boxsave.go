@@ -1,0 +1,170 @@
+package runtime
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/skep-dev/skep/abi"
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/driver"
+)
+
+// manifestExt ends the name of a checkpoint's manifest.
+const manifestExt = ".json"
+
+// maxManifest is the most bytes of one, maxSaved the most files of a checkpoint.
+const (
+	maxManifest = 16 << 20
+	maxSaved    = 50_000
+)
+
+// savedFile is what a checkpoint's manifest says of a file.
+type savedFile struct {
+	Path   string `json:"path"`
+	Type   string `json:"type"` // file, dir, link
+	Mode   int64  `json:"mode"`
+	Size   int64  `json:"size"`
+	Digest string `json:"sha256,omitempty"`
+	Target string `json:"target,omitempty"`
+}
+
+// manifest is what is in a checkpoint.
+type savedManifest struct {
+	Sandbox     agent.SandboxID `json:"sandbox"`
+	Environment string          `json:"environment"`
+	Run         agent.RunID     `json:"run"`
+	Paths       []string        `json:"paths,omitempty"`
+	Digest      agent.Digest    `json:"digest"` // of the tar
+	Files       []savedFile     `json:"files"`
+}
+
+func (m *savedManifest) told(file string) abi.SandboxSaved {
+	out := abi.SandboxSaved{File: file, Digest: string(m.Digest), Files: len(m.Files)}
+	for _, f := range m.Files {
+		out.Bytes += f.Size
+	}
+	return out
+}
+
+// saveIn keeps paths of the workspace: a tar, and a manifest with a digest of each file, which is there only when the tar is.
+func (b *toolbox) saveIn(ctx context.Context, box Box, q abi.SandboxSave) (abi.SandboxSaved, error) {
+	for _, p := range q.Paths {
+		if path.IsAbs(p) || p == "" || slices.Contains(strings.Split(p, "/"), "..") {
+			return abi.SandboxSaved{}, agent.Errorf(agent.Invalid, "%.200q is no path within the workspace", p)
+		}
+	}
+	name := q.File
+	if name == "" {
+		name = b.artifact(ctx, ".tar")
+	}
+	sb := box.Record()
+	m := savedManifest{Sandbox: sb.ID, Environment: sb.Environment, Run: b.job.Run, Paths: q.Paths}
+	err := withStream(ctx, box, driver.DoArchive, func(s *driver.Stream) any { return driver.ArchiveArgs{Paths: q.Paths, Stream: s} }, nil, received(func(r io.Reader) error {
+		seen, watched := io.Pipe()
+		type listed struct {
+			files []savedFile
+			err   error
+		}
+		list := make(chan listed, 1)
+		go func() {
+			files, err := listTar(seen)
+			_ = seen.CloseWithError(err)
+			list <- listed{files, err}
+		}()
+		f, err := b.keepFile(ctx, name, "application/x-tar", io.TeeReader(r, watched))
+		_ = watched.CloseWithError(err) // nil is the end
+		got := <-list
+		m.Digest, m.Files = f.Digest, got.files
+		return errors.Join(err, got.err)
+	}))
+	if err != nil {
+		return abi.SandboxSaved{}, err
+	}
+	if _, err := b.keepFile(ctx, name+manifestExt, agent.TypeJSON, bytes.NewReader(encode(m))); err != nil {
+		return abi.SandboxSaved{}, err
+	}
+	return m.told(name), nil
+}
+
+// listTar reads a tar to its end, and says what is in it.
+func listTar(r io.Reader) (list []savedFile, err error) {
+	t := tar.NewReader(r)
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			_, err = io.Copy(io.Discard, r) // what pads it
+			return list, err
+		}
+		if err != nil {
+			return nil, agent.Errorf(agent.Invalid, "it is no tar: %s", err)
+		}
+		if len(list) >= maxSaved {
+			return nil, agent.Exceeded(agent.LimitInput, "a checkpoint has more than %d files", maxSaved)
+		}
+		f := savedFile{Path: h.Name, Mode: h.Mode, Size: h.Size, Target: h.Linkname}
+		switch h.Typeflag {
+		case tar.TypeReg:
+			f.Type = "file"
+			sum := sha256.New()
+			if _, err := io.Copy(sum, t); err != nil {
+				return nil, agent.Errorf(agent.Invalid, "it is no tar: %s", err)
+			}
+			f.Digest = hex.EncodeToString(sum.Sum(nil))
+		case tar.TypeDir:
+			f.Type = "dir"
+		default:
+			f.Type = "link"
+		}
+		list = append(list, f)
+	}
+}
+
+// restoreIn brings a checkpoint back, after every file of it was compared with the manifest.
+func (b *toolbox) restoreIn(ctx context.Context, box Box, q abi.SandboxRestore) (abi.SandboxSaved, error) {
+	m, err := b.verified(ctx, q.File)
+	if err != nil {
+		return abi.SandboxSaved{}, err
+	}
+	err = b.tarInto(ctx, box, q.File, func(s *driver.Stream, _ string) (string, any) {
+		return driver.DoUnpack, driver.ArchiveArgs{Dir: q.Dir, Stream: s}
+	}, nil)
+	return m.told(q.File), err
+}
+
+// verified returns the manifest of a checkpoint that is whole.
+func (b *toolbox) verified(ctx context.Context, name string) (m savedManifest, err error) {
+	_, body, err := b.r.store.OpenFile(ctx, b.job.App, b.job.Session, name+manifestExt)
+	if err != nil {
+		if agent.KindOf(err) == agent.NotFound {
+			err = agent.Errorf(agent.NotFound, "there is no checkpoint %s: it has no manifest %s", name, name+manifestExt)
+		}
+		return m, err
+	}
+	err = json.NewDecoder(io.LimitReader(body, maxManifest)).Decode(&m)
+	_ = body.Close()
+	if err != nil {
+		return m, agent.Errorf(agent.Invalid, "the manifest %s cannot be read: %s", name+manifestExt, err)
+	}
+	f, body, err := b.r.store.OpenFile(ctx, b.job.App, b.job.Session, name)
+	if err != nil {
+		return m, err
+	}
+	defer body.Close()
+	files, err := listTar(body)
+	switch {
+	case err != nil:
+		return m, err
+	case f.Digest != m.Digest || !slices.Equal(files, m.Files):
+		return m, &agent.Error{Kind: agent.Invalid, Msg: name + " is not what its manifest says: nothing was restored", Hint: "it was changed after sandbox.checkpoint had made it"}
+	}
+	return m, nil
+}

@@ -1,0 +1,174 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/gateway"
+	"github.com/skep-dev/skep/host/egress"
+	"github.com/skep-dev/skep/host/grant"
+	granthttp "github.com/skep-dev/skep/host/grant/http"
+	"github.com/skep-dev/skep/store"
+)
+
+// boxModel is what a CLI asks whose agent names no model.
+const boxModel = "@main"
+
+// BoxWay is the way out of one sandbox. What runs there may make the requests that its agent is granted and that its environment allows, both; they are
+// judged, counted, given secrets and told of like those of a cell. It is safe for concurrent use.
+type BoxWay struct {
+	r           *Runtime
+	job         job
+	auth        *grant.Authority
+	live        *liveAgent
+	egress      *egress.Egress
+	environment string
+	network     []agent.Target
+}
+
+// BoxWay returns the way out of a sandbox for the run that uses it, by out, whose limits may be wider than those of cells. The agent's grants count as they
+// are at the time of each request.
+func (r *Runtime) BoxWay(ctx context.Context, sb agent.Sandbox, env agent.Environment, out *egress.Egress) (*BoxWay, error) {
+	rec, err := r.records.resolve(ctx, r.store, sb.App, sb.Agent)
+	if err != nil {
+		return nil, err
+	}
+	w := &BoxWay{r: r, job: r.jobOf(agent.UseRun, rec, r.opts.Limits), live: rec.live, egress: out, environment: env.Ref(), network: env.Network}
+	w.job.Session, w.job.Run = sb.Session, sb.Run
+	w.job.sinks = r.logbook.sinks(rec.agent)
+	if sb.Session != "" {
+		w.job.sinks.event = w.event
+	}
+	w.auth = grant.NewAuthority(w.job.Subject, w.job.grants, r.quotas, nil) // who asks for the sandbox tells of refusals, to Refused
+	return w, nil
+}
+
+// Client makes one request.
+func (w *BoxWay) Client() granthttp.Client {
+	j := w.job
+	return &boxClient{outbound{r: w.r, job: &j, auth: w.auth, box: w}}
+}
+
+// boxClient is a request of a sandbox, whose bytes count for the quotas of the day.
+type boxClient struct{ outbound }
+
+// Do makes it. What it has moved is counted when the response's body is closed.
+func (c *boxClient) Do(ctx context.Context, req *egress.Request) (*egress.Response, error) {
+	info, err := c.r.App(ctx, c.job.App)
+	if err != nil {
+		return nil, err
+	}
+	c.job.appQuota, c.job.quota = info.Quota, c.box.live.now.Load().Quota // as they are now
+	hold, err := c.r.quotas.Traffic(c.job.quotaCall())
+	if err != nil {
+		return nil, err
+	}
+	end := func() {
+		sent, received := hold.Stop()
+		hold.Done(time.Now(), agent.Cost{Sent: sent, Received: received})
+	}
+	c.job.traffic = hold.Traffic
+	res, err := c.outbound.Do(ctx, req)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	res.Body = &ending{res.Body, end}
+	return res, nil
+}
+
+// ending does something once it is closed.
+type ending struct {
+	io.ReadCloser
+	then func()
+}
+
+func (e *ending) Close() error {
+	defer e.then()
+	return e.ReadCloser.Close()
+}
+
+// Reach says whether any request to a host and port, by TLS or not as to says, may be made, or why not. It counts nothing.
+func (w *BoxWay) Reach(ctx context.Context, to agent.Request) error {
+	to.Method, to.Path = http.MethodGet, "/"
+	somewhere := func(t agent.Target) bool {
+		t.Methods, t.Path = nil, ""
+		return t.Has(to)
+	}
+	if !slices.ContainsFunc(w.network, somewhere) {
+		return w.outside(to.Origin())
+	}
+	if !slices.ContainsFunc(w.job.grants().HTTP, func(g agent.HTTPGrant) bool { return somewhere(g.Allow) }) {
+		return w.auth.HTTP(ctx, to) // which says why not
+	}
+	return nil
+}
+
+// within judges by the environment.
+func (w *BoxWay) within(to agent.Request) error {
+	if slices.ContainsFunc(w.network, func(t agent.Target) bool { return t.Has(to) }) {
+		return nil
+	}
+	return w.outside(to.Method + " " + to.URL())
+}
+
+func (w *BoxWay) outside(what string) error {
+	e := &agent.Error{
+		Kind: agent.Denied, Msg: what + " is not in the network of the environment " + w.environment,
+		Hint: "what sandboxes reach is what the environment names and the agent is granted, both; a new revision of the environment can name more",
+	}
+	if len(w.network) == 0 {
+		e.Msg = "the environment " + w.environment + " has no network, so nothing of " + what + " can be reached"
+	}
+	return e
+}
+
+// Caller says for whom the sandbox asks for models now, and for which: those that the agent is granted, and the one that its CLI asks. An Unauthenticated
+// error says that it may ask for none any more.
+func (w *BoxWay) Caller(ctx context.Context) (gateway.Caller, error) {
+	gone := func(what string) (gateway.Caller, error) {
+		return gateway.Caller{}, agent.Errorf(agent.Unauthenticated, "the model key is good for nothing any more: %s", what)
+	}
+	a := w.live.now.Load()
+	if a == nil || a == deleted {
+		return gone("the agent was deleted")
+	}
+	if w.job.Run != "" {
+		run, err := w.r.store.Run(ctx, w.job.App, w.job.Run)
+		switch {
+		case agent.KindOf(err) == agent.NotFound && err != nil:
+			return gone("the run is gone")
+		case err != nil:
+			return gateway.Caller{}, err
+		case run.Status.Terminal():
+			return gone("the run has ended")
+		}
+	}
+	models := []string{}
+	for _, g := range a.Grants.Models {
+		models = append(models, g.Name)
+	}
+	if a.Sandbox != nil && a.Sandbox.CLI != "" {
+		models = append(models, cmp.Or(a.Sandbox.Model, boxModel))
+	}
+	return gateway.Caller{App: w.job.App, Agent: w.job.Agent, Session: w.job.Session, Run: w.job.Run, Models: models}, nil
+}
+
+// Refused writes down what the sandbox asked for and did not get, where its agent's author and the operator look.
+func (w *BoxWay) Refused(ctx context.Context, ref agent.Refusal) {
+	ref.Agent, ref.Run = w.job.Agent, w.job.Run
+	w.r.refused(w.job)(ctx, ref)
+}
+
+// event adds to the log of the session.
+func (w *BoxWay) event(ctx context.Context, ev agent.Event) {
+	ev.Run = w.job.Run
+	if err := w.r.append(ctx, store.SessionLog(w.job.App, w.job.Session), []agent.Event{ev}); err != nil {
+		w.r.log.ErrorContext(ctx, "what a sandbox did outside was not written to its session", "app", w.job.App, "agent", w.job.Agent, "kind", ev.Kind, "error", err)
+	}
+}

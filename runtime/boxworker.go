@@ -1,0 +1,37 @@
+package runtime
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/skep-dev/skep/agent"
+)
+
+// worker is the script that is run for agents whose work a CLI does.
+//
+//go:embed worker.ts
+var worker []byte
+
+// worksByCLI reports whether an agent has no code, and a CLI that works in a sandbox.
+func worksByCLI(rec record) bool {
+	return rec.plugin == noPlugin && rec.agent.Sandbox != nil && rec.agent.Sandbox.CLI != ""
+}
+
+// workerCode returns the script for a run of an agent whose work a CLI does, and the function of it; "" for other agents. Such an agent has no functions of
+// its own.
+func (r *Runtime) workerCode(ctx context.Context, rec record, function string) (agent.Digest, error) {
+	if !worksByCLI(rec) {
+		return "", nil
+	}
+	if function != "" && function != codeFunction && function != "onMessage" {
+		return "", errNoFunctions(rec.agent)
+	}
+	return r.keepCode(ctx, agent.Source{Kind: agent.Script, Main: codeMain, Files: map[string][]byte{codeMain: worker}})
+}
+
+func errNoFunctions(a *agent.Agent) error {
+	return &agent.Error{
+		Kind: agent.Invalid, Msg: "agent \"" + a.Name + "\" has no functions that could be called: " + a.Sandbox.CLI + " does its work, in a sandbox",
+		Hint: "give it a task: skep run " + a.Name + " \"TASK\"",
+	}
+}
