@@ -101,7 +101,7 @@ func newEnvironmentSet(c *cli) *cobra.Command {
 		Short: "Make an environment, or its next revision",
 		Long: `Make an environment, or its next revision; what is not named stays as it is. --network lets what runs in a sandbox reach a target, as far as its agent is granted
 that, too. --file takes all of it as JSON, as skep environment show --json prints it.`,
-		Example: "  skep environment set work --image skep/agents\n  skep environment set work --setup setup.sh --var NODE_ENV=test --memory 4GB --network 'https://registry.npmjs.org'",
+		Example: "  skep environment set work --image skep/agents\n  skep environment set work --setup setup.sh --var NODE_ENV=test --memory 4GB --network https://api.example.com",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := c.client()
@@ -175,7 +175,7 @@ that, too. --file takes all of it as JSON, as skep environment show --json print
 	flags.StringArrayVar(&env.Requires, "require", nil, "a `CAPABILITY` that has to be enforced, as skep sandbox providers names them; may be given more than once")
 	flags.StringVar(&setup, "setup", "", "a script for sh, run in the workspace before any work: a `FILE`")
 	flags.StringArrayVar(&vars, "var", nil, "a variable `NAME=VALUE` of what runs in it, never a secret; may be given more than once")
-	flags.StringArrayVar(&network, "network", nil, "a `TARGET` that may be reached, such as https://registry.npmjs.org; may be given more than once")
+	flags.StringArrayVar(&network, "network", nil, "a `TARGET` that may be reached, such as https://api.example.com; may be given more than once")
 	flags.StringVar(&memory, "memory", "", "such as 4GB; 2GB unless given")
 	flags.StringVar(&disk, "disk", "", "of the workspace, the home and /tmp together; 1GB unless given")
 	flags.Float64Var(&env.Size.CPUs, "cpus", 0, "processors; 2 unless given")

@@ -64,7 +64,7 @@ func newImageBuild(c *cli) *cobra.Command {
 	flags.StringSliceVar(&s.Packages, "package", nil, "deb:NAME (--base debian) or npm:NAME@VERSION; may be repeated")
 	flags.StringSliceVar(&s.More, "program", nil, "another program of this machine (--base host), by name or path; may be repeated")
 	flags.StringVar(&s.Suite, "suite", "bookworm", "release of Debian")
-	flags.StringVar(&s.Mirror, "mirror", "http://deb.debian.org/debian", "mirror of Debian")
+	flags.StringVar(&s.Mirror, "mirror", "", "mirror of Debian; that of the tool that makes the base unless given")
 	flags.StringVar(&s.Cache, "cache", "", "folder in which packages of npm are kept; one below the user's own for caches unless given")
 	flags.StringVar(&dockerfile, "dockerfile", "", "make no image: write a Dockerfile and what it needs into this folder")
 	engineFlag(cmd, &engine)

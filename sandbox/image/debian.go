@@ -53,12 +53,15 @@ func (b *builder) debian(ctx context.Context) error {
 func (b *builder) bootstrap(ctx context.Context, root string, packages []string) error {
 	var cmd *exec.Cmd
 	if program, err := exec.LookPath("mmdebstrap"); err == nil {
-		cmd = exec.CommandContext(ctx, program, "--mode=root", "--variant=minbase", "--include="+strings.Join(packages, ","), b.Suite, root, b.Mirror)
+		cmd = exec.CommandContext(ctx, program, "--mode=root", "--variant=minbase", "--include="+strings.Join(packages, ","), b.Suite, root)
 	} else if program, err := exec.LookPath("debootstrap"); err == nil {
-		cmd = exec.CommandContext(ctx, program, "--variant=minbase", "--include="+strings.Join(packages, ","), b.Suite, root, b.Mirror)
+		cmd = exec.CommandContext(ctx, program, "--variant=minbase", "--include="+strings.Join(packages, ","), b.Suite, root)
 	} else {
 		return &agent.Error{Kind: agent.Unavailable, Msg: "--base debian needs mmdebstrap or debootstrap, and this machine has neither",
 			Hint: "apt-get install mmdebstrap; or use --base host, or --base IMAGE"}
+	}
+	if b.Mirror != "" {
+		cmd.Args = append(cmd.Args, b.Mirror)
 	}
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return diskError(err, "make "+root)
@@ -85,7 +88,7 @@ func (b *builder) bootstrap(ctx context.Context, root string, packages []string)
 		}
 	}
 	return &agent.Error{Kind: agent.Unavailable, Msg: fmt.Sprintf("get Debian %s: %s failed: %s", b.Suite, name, tail(out.String())), Err: err,
-		Hint: "look at whether this machine reaches " + b.Mirror + "; another is given with --mirror"}
+		Hint: "look at whether this machine reaches " + or(b.Mirror, "the mirrors of Debian") + "; another is given with --mirror"}
 }
 
 // addRoot adds a Debian that was unpacked, and what it lacks; and makes sure that the CLIs find their libraries in it.

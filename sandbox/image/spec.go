@@ -30,7 +30,7 @@ type Spec struct {
 	CLIs     []string       // NAME, or NAME@VERSION for another version than the one that is known to work
 	Packages []string       // deb:NAME (Debian alone), npm:NAME@VERSION
 	Suite    string         // of Debian; bookworm unless given
-	Mirror   string         // of Debian; http://deb.debian.org/debian unless given
+	Mirror   string         // of Debian; that of debootstrap or mmdebstrap unless given
 	Cache    string         // folder for what npm gets; skep/images in the user's own folder for caches unless given
 	Now      time.Time      // for Manifest.Created
 	Progress func(Progress) // may be nil; called by one goroutine at a time
@@ -89,7 +89,6 @@ var (
 func (s *Spec) check() error {
 	s.Base = or(s.Base, Host)
 	s.Suite = or(s.Suite, "bookworm")
-	s.Mirror = or(s.Mirror, "http://deb.debian.org/debian")
 	if s.Now.IsZero() {
 		s.Now = time.Now()
 	}
@@ -106,7 +105,7 @@ func (s *Spec) check() error {
 			Hint: "use --base host, or --package deb:NAME with --base debian"}
 	case !suiteName.MatchString(s.Suite):
 		return agent.Errorf(agent.Invalid, "%q is no release of Debian, such as bookworm", s.Suite)
-	case !strings.Contains(s.Mirror, "://") || strings.ContainsAny(s.Mirror, " \t\n"):
+	case s.Mirror != "" && !strings.Contains(s.Mirror, "://") || strings.ContainsAny(s.Mirror, " \t\n"):
 		return agent.Errorf(agent.Invalid, "%q is no address of a mirror of Debian", s.Mirror)
 	}
 	for _, p := range s.Packages {
