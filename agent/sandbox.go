@@ -57,11 +57,11 @@ type Environment struct {
 	Image       string            `json:"image"`               // as the provider knows it, such as skep/agents:latest
 	Provider    string            `json:"provider,omitempty"`  // docker, podman, kubernetes; the server's first unless given
 	Runtime     string            `json:"runtime,omitempty"`   // of the provider's, such as runsc; the provider's own unless given
-	Packages    []string          `json:"packages,omitempty"`  // that the image has to have, as its build was told: deb:NAME, npm:NAME@VERSION
+	Packages    []string          `json:"packages,omitempty"`  // that the image is to have: deb:NAME, npm:NAME@VERSION. Kept and shown; the image is not yet compared with it
 	Setup       string            `json:"setup,omitempty"`     // a script for sh, run in the workspace before any work, as the user who does the work
 	Variables   map[string]string `json:"variables,omitempty"` // of what runs in it; plain, never secrets
 	Network     []Target          `json:"network,omitempty"`   // what sandboxes may reach besides models, of what the agent is granted; nothing unless given
-	Requires    []string          `json:"requires,omitempty"`  // capabilities that have to be enforced; see SandboxCapabilities
+	Requires    []string          `json:"requires,omitempty"`  // capabilities that have to be enforced, by their names in package sandbox
 	Size        SandboxSize       `json:"size,omitzero"`
 	Idle        time.Duration     `json:"idle,omitempty"` // a sandbox that nobody has used for so long is stopped (pet) or deleted; 30 minutes unless given; nanoseconds in JSON
 	Life        time.Duration     `json:"life,omitempty"` // the longest that it is there; 24 hours unless given, and for a pet no end

@@ -35,11 +35,24 @@ type aiPipe struct {
 func newAIPipe(conn net.Conn, serve func(*aiPipe) error) *aiPipe {
 	p := &aiPipe{conn: conn}
 	p.resume, p.stop = iter.Pull(func(yield func([]byte) bool) {
+		growStack()
 		p.yield = yield
 		_, p.err = guarded(func() (any, error) { return nil, serve(p) })
 	})
 	return p
 }
+
+// growStack makes a new coroutine's stack as large as a call of a model needs, while there is little on it: otherwise it is copied several times on the
+// way down.
+//
+//go:noinline
+func growStack() {
+	var room [12 << 10]byte
+	use(room[:])
+}
+
+//go:noinline
+func use([]byte) {}
 
 // begin runs the gateway until the answer is whole, or a stream has its first piece. It reports whether it is a stream.
 func (p *aiPipe) begin() bool {

@@ -2,9 +2,7 @@ package api
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"reflect"
@@ -172,92 +170,6 @@ func (s *Server) box(ctx context.Context, id agent.SandboxID) (*keeper.Box, erro
 	return k.Get(ctx, appOf(ctx), id)
 }
 
-// upload has the driver take bytes from body. A command that fails before it has read them all tells why.
-func upload(ctx context.Context, b *keeper.Box, name string, args func(*driver.Stream) any, body io.Reader, out any) error {
-	st, err := b.Stream()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- b.Do(ctx, name, args(st.Args()), out) }()
-	opened, failed := make(chan link.Conn, 1), make(chan error, 1)
-	go func() {
-		conn, err := st.Conn(ctx)
-		if err != nil {
-			failed <- err
-			return
-		}
-		opened <- conn
-	}()
-	select {
-	case err := <-done:
-		return err
-	case err := <-failed:
-		return err
-	case conn := <-opened:
-		from := &reader{Reader: body}
-		_, err := io.Copy(conn, from)
-		if err == nil {
-			err = conn.CloseWrite()
-		}
-		if err != nil { // what came is not whole, and is not to be kept
-			_ = conn.Close()
-		}
-		if told := <-done; from.err == nil || errors.Is(from.err, io.EOF) {
-			return told
-		}
-		return from.err
-	}
-}
-
-// reader remembers why its reading ended.
-type reader struct {
-	io.Reader
-	err error
-}
-
-func (r *reader) Read(p []byte) (n int, err error) {
-	n, err = r.Reader.Read(p)
-	r.err = err
-	return n, err
-}
-
-// receive writes the bytes that a command of the driver sends.
-func receive(ctx context.Context, b *keeper.Box, name string, args func(*driver.Stream) any, w io.Writer, out any) error {
-	st, err := b.Stream()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		err := b.Do(ctx, name, args(st.Args()), out)
-		if err != nil {
-			cancel() // no stream will come
-		}
-		done <- err
-	}()
-	conn, err := st.Conn(ctx)
-	if err != nil {
-		if told := <-done; told != nil {
-			return told
-		}
-		return err
-	}
-	defer conn.Close()
-	if _, err := io.Copy(w, conn); err != nil {
-		cancel()
-		if told := <-done; told != nil && agent.KindOf(told) != agent.Cancelled {
-			return told
-		}
-		return err
-	}
-	return <-done
-}
-
 type execInput struct {
 	Command    []string          `json:"command" doc:"program and arguments; one entry is a line for sh"`
 	Dir        string            `json:"dir,omitempty" doc:"the workspace unless given"`
@@ -317,74 +229,39 @@ type execLine struct {
 }
 
 // streamExec writes a program's output as lines of JSON. Text that is no UTF-8 is not kept byte for byte.
-func streamExec(ctx context.Context, b *keeper.Box, x driver.Exec, w io.Writer) error {
+func streamExec(ctx context.Context, b commanded, x driver.Exec, w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	st, err := b.Stream()
-	if err != nil {
-		return err
-	}
-	x.Stream = st.Args()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		err := b.Do(ctx, driver.DoExec, x, nil)
-		if err != nil {
-			cancel()
-		}
-		done <- err
-	}()
-	conn, err := st.Conn(ctx)
-	if err != nil {
-		if told := <-done; told != nil {
-			return told
-		}
-		return err
-	}
-	defer conn.Close()
-	_ = conn.CloseWrite()
-	if err := enc.Encode(execLine{ID: x.ID}); err != nil {
-		return err
-	}
-	for {
-		kind, data, err := execFrame(conn)
-		if err != nil {
+	args := func(st *driver.Stream) any { x.Stream = st; return x }
+	return carry(ctx, b, driver.DoExec, args, nil, func(conn link.Conn) error {
+		_ = conn.CloseWrite()
+		if err := enc.Encode(execLine{ID: x.ID}); err != nil {
 			return err
 		}
-		var line execLine
-		switch kind {
-		case 'o':
-			line.Stdout = string(data)
-		case 'e':
-			line.Stderr = string(data)
-		case 'x':
-			line.Exit = &driver.ExecResult{}
-			if err := json.Unmarshal(data, line.Exit); err != nil {
+		for {
+			kind, data, err := driver.ReadExecFrame(conn)
+			if err != nil {
 				return err
 			}
-		default:
-			continue
+			var line execLine
+			switch kind {
+			case driver.FrameOut:
+				line.Stdout = string(data)
+			case driver.FrameErr:
+				line.Stderr = string(data)
+			case driver.FrameExit:
+				line.Exit = &driver.ExecResult{}
+				if err := json.Unmarshal(data, line.Exit); err != nil {
+					return err
+				}
+			default:
+				continue
+			}
+			if err := enc.Encode(line); err != nil || line.Exit != nil {
+				return err
+			}
 		}
-		if err := enc.Encode(line); err != nil || line.Exit != nil {
-			return err
-		}
-	}
-}
-
-// execFrame reads a frame of a program's stream: see driver.ExecFrame.
-func execFrame(r io.Reader) (kind driver.ExecFrame, data []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	n := binary.BigEndian.Uint32(head[1:])
-	if n > driver.MaxFrame {
-		return 0, nil, errors.New("a frame of a program's output is too long")
-	}
-	data = make([]byte, n)
-	_, err = io.ReadFull(r, data)
-	return driver.ExecFrame(head[0]), data, err
+	})
 }
 
 func (s *Server) listProcesses(ctx context.Context, q sandboxRequest) (list[driver.Process], error) {

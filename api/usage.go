@@ -105,29 +105,20 @@ func (s *Server) ledger() (*ledger.Ledger, error) {
 	return nil, agent.Errorf(agent.Unavailable, "this server keeps no usage ledger")
 }
 
+// usageBy is what usage can be told apart by.
+var usageBy = map[string]ledger.Dimension{
+	"day": ledger.ByDay, "agent": ledger.ByAgent, "kind": ledger.ByKind, "provider": ledger.ByProvider, "model": ledger.ByModel, "route": ledger.ByRoute,
+	"user": ledger.ByUser, "key": ledger.ByKey,
+}
+
 func dimensions(by string) (d ledger.Dimension, err error) {
 	for name := range strings.SplitSeq(by, ",") {
-		switch strings.TrimSpace(name) {
-		case "day":
-			d |= ledger.ByDay
-		case "agent":
-			d |= ledger.ByAgent
-		case "kind":
-			d |= ledger.ByKind
-		case "provider":
-			d |= ledger.ByProvider
-		case "model":
-			d |= ledger.ByModel
-		case "route":
-			d |= ledger.ByRoute
-		case "user":
-			d |= ledger.ByUser
-		case "key":
-			d |= ledger.ByKey
-		case "":
-		default:
+		name = strings.TrimSpace(name)
+		one, ok := usageBy[name]
+		if !ok && name != "" {
 			return 0, agent.Errorf(agent.Invalid, "usage cannot be told apart by %.80q: use day, agent, kind, provider, model, route, user and key", name)
 		}
+		d |= one
 	}
 	return d, nil
 }

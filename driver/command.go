@@ -10,7 +10,7 @@ const (
 	DoSetup     = "setup"       // SetupArgs -> SetupResult: when the script has ended
 	DoRepo      = "repo"        // RepoArgs -> RepoResult: what to work on comes into the workspace, when it is there
 	DoDiff      = "diff"        // DiffArgs -> DiffResult: what was changed since DoRepo
-	DoPrompt    = "prompt"      // Prompt -> empty: starts the CLI unless it runs, and a turn
+	DoPrompt    = "prompt"      // Prompt -> empty: starts a turn, and the CLI before it unless the session to go on with runs
 	DoAnswer    = "answer"      // Answer -> empty
 	DoInterrupt = "interrupt"   // InterruptArgs -> empty: when the turn has ended
 	DoExec      = "exec"        // Exec -> ExecResult: when it has ended, or at once with Background
@@ -34,7 +34,7 @@ type Prompt struct {
 	Command     []string `json:"command,omitempty"` // acp
 	Model       string   `json:"model"`             // as the gateway takes it
 	Text        string   `json:"text"`
-	Resume      string   `json:"resume,omitempty"`      // SessionData.ID of a session to go on with
+	Resume      string   `json:"resume,omitempty"`      // SessionData.ID of a session to go on with; a new one unless given
 	Permissions string   `json:"permissions,omitempty"` // policy: ask about everything; all: ask about nothing
 	Dir         string   `json:"dir,omitempty"`         // the workspace unless given
 	Images      []string `json:"images,omitempty"`      // paths of files to show it
@@ -65,10 +65,6 @@ type Exec struct {
 	Most       int64             `json:"most,omitempty"`   // bytes of each output in the result; 64 KiB unless given
 	Stream     *Stream           `json:"stream,omitempty"` // frames of its output as it comes, and input: see ExecFrame
 }
-
-// ExecFrame heads a frame of an exec's Stream: its kind, then its length as 4 bytes, big-endian, then the bytes. To the box go 'i' (standard input; empty
-// means its end) and 's' (the name of a signal); from it come 'o', 'e' and, last, 'x' with an ExecResult as JSON.
-type ExecFrame byte
 
 // ExecResult is how it ended.
 type ExecResult struct {

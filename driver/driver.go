@@ -55,7 +55,6 @@ type Boot struct {
 	Relay      string          `json:"relay,omitempty"`   // address at which the driver relays TCP connections to the socket; RelayAddr unless given
 	TraceID    string          `json:"trace,omitempty"`   // traceparent (W3C Trace Context) of what asked for the box
 	CA         string          `json:"ca,omitempty"`      // PEM of the authority that signs what the way out shows; it goes below the home, and is named by SSL_CERT_FILE and its like
-	Keep       bool            `json:"keep,omitempty"`    // a pet's: what is in its home stays
 	Workdir    string          `json:"workdir,omitempty"` // sandbox.Workspace unless given
 }
 

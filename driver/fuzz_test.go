@@ -128,3 +128,26 @@ func FuzzStreams(f *testing.F) {
 		}
 	})
 }
+
+// FuzzExecFrames reads frames that may be anything. What was read is what was sent, and an end is where a frame ends.
+func FuzzExecFrames(f *testing.F) {
+	f.Add([]byte("i\x00\x00\x00\x02abx\x00\x00\x00\x00"))
+	f.Add([]byte("o\x00\x00\x00\x02a"))
+	f.Add([]byte("e\x00"))
+	f.Add([]byte("e\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var got []byte
+		r := bytes.NewReader(b)
+		for {
+			kind, data, err := ReadExecFrame(r)
+			if err == nil {
+				got = AppendExecFrame(got, kind, data)
+				continue
+			}
+			if !bytes.HasPrefix(b, got) || (err == io.EOF) != (len(got) == len(b)) {
+				t.Errorf("%q was read as %q, and then %v", b, got, err)
+			}
+			return
+		}
+	})
+}

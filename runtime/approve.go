@@ -172,8 +172,7 @@ func (x *execution) refuse(ctx context.Context, n uint64, a *asked, told []agent
 func (x *execution) tellLocked(events []agent.Event) {
 	for _, ev := range events {
 		if len(x.events) < hostEvents && !x.over {
-			x.events = append(x.events, ev)
-			x.bytes += len(ev.Data)
+			x.addLocked(ev)
 		}
 	}
 }
@@ -217,8 +216,7 @@ func (x *execution) openAsk(ctx context.Context, a *asked, ask agent.Approval, e
 	x.asks, x.asksChanged = append(slices.Clip(x.asks), ask), true
 	slices.SortFunc(x.asks, func(a, b agent.Approval) int { return cmp.Compare(a.Call, b.Call) })
 	x.tellLocked(told)
-	asked := agent.Event{Kind: agent.EventApprovalRequested, Run: x.run.ID, Time: time.Now().UTC(), Data: encode(ask)}
-	x.events, x.bytes = append(x.events, asked), x.bytes+len(asked.Data)
+	x.addLocked(agent.Event{Kind: agent.EventApprovalRequested, Run: x.run.ID, Time: time.Now().UTC(), Data: encode(ask)})
 	a.become(journal.Wait)
 	x.pokeLocked()
 	x.mu.Unlock()
@@ -267,11 +265,11 @@ func (x *execution) approval(ctx context.Context, n uint64, a *asked) error {
 			x.mu.Unlock()
 			return refusedBy(c)
 		case x.r.boxes.isWithdrawn(x.run.ID, a.permission):
-			x.withdrawLocked(n)
+			x.denyLocked(n, agent.ApprovalAnswered{By: byCLI}, errWithdrawn.Msg)
 			x.mu.Unlock()
 			continue
 		case !time.Now().Before(c.Until):
-			x.expireLocked(n, c)
+			x.denyLocked(n, agent.ApprovalAnswered{By: "timeout", Due: c.Until}, "nobody has answered by "+c.Until.Format(time.RFC3339))
 			x.mu.Unlock()
 			continue
 		}
@@ -289,13 +287,12 @@ func (x *execution) approval(ctx context.Context, n uint64, a *asked) error {
 	}
 }
 
-// expireLocked denies a call that nobody has answered for. The caller holds mu.
-func (x *execution) expireLocked(n uint64, c *journal.Call) {
-	said := agent.ApprovalAnswered{ID: agent.NewApprovalID(x.run.ID, n), By: "timeout", Due: c.Until}
-	said.Reason = "nobody has answered by " + c.Until.Format(time.RFC3339)
+// denyLocked denies a call for which no person has answered. The caller holds mu.
+func (x *execution) denyLocked(n uint64, said agent.ApprovalAnswered, why string) {
+	said.ID, said.Reason = agent.NewApprovalID(x.run.ID, n), why
 	x.appendLocked(journal.Entry{Kind: journal.Verdict, Call: n, Out: encode(said)})
 	x.closeLocked(n)
-	x.events = append(x.events, agent.Event{Kind: agent.EventApprovalAnswered, Run: x.run.ID, Time: time.Now().UTC(), Data: encode(said)})
+	x.addLocked(agent.Event{Kind: agent.EventApprovalAnswered, Run: x.run.ID, Time: time.Now().UTC(), Data: encode(said)})
 }
 
 // closeLocked takes a question back. The caller holds mu.

@@ -113,14 +113,14 @@ func (b *toolbox) askPerson(ctx context.Context, q abi.SandboxQuestion) (abi.San
 	if q.Text == "" {
 		return abi.SandboxReply{Refused: "the question has no text"}, nil
 	}
-	ask := agent.Question{Server: "cli", Message: phrase.Clip(q.Text, maxMessage), Schema: json.RawMessage(q.Schema)}
+	ask := agent.Question{Server: cliServer, Message: phrase.Clip(q.Text, maxMessage), Schema: json.RawMessage(q.Schema)}
 	whole := len(q.Schema) > 0
 	if !whole {
 		ask.Schema = answerSchema(q.Options)
 	}
 	ctx, done := x.askedBy(ctx, q.ID)
 	defer done()
-	got, err := b.r.question(ctx, x.run, host.Number(ctx), cmp.Or(a.Sandbox.CLI, "cli"), ask)
+	got, err := b.r.question(ctx, x.run, host.Number(ctx), cmp.Or(a.Sandbox.CLI, cliServer), ask)
 	switch {
 	case ctx.Err() != nil && b.r.boxes.isWithdrawn(x.run.ID, q.ID):
 		return abi.SandboxReply{Refused: "the CLI does not ask any more"}, nil
@@ -145,14 +145,10 @@ func (b *toolbox) askPerson(ctx context.Context, q abi.SandboxQuestion) (abi.San
 
 // withdraw takes back what persons are asked on behalf of a CLI.
 func (b *toolbox) withdraw(ctx context.Context, q abi.SandboxWithdraw) (grant.None, error) {
-	x, _, err := b.sandboxed(ctx)
-	if err != nil {
+	if _, err := b.record(ctx); err != nil { // by which it is noted that the run has the sandbox
 		return grant.None{}, err
 	}
-	if _, err := b.record(ctx); err != nil {
-		return grant.None{}, err
-	}
-	x.withdraw(q.IDs)
+	b.job.place.run.withdraw(q.IDs)
 	return grant.None{}, nil
 }
 

@@ -193,17 +193,17 @@ func (b *toolbox) repoIn(ctx context.Context, box Box, q abi.SandboxRepo) (abi.S
 		nothing := make([]byte, 1024) // the end of a tar
 		err = withStream(ctx, box, driver.DoRepo, func(s *driver.Stream) any { return driver.RepoArgs{Stream: s} }, &out, sending(bytes.NewReader(nothing)))
 	default:
-		err = b.tarInto(ctx, box, q.File, func(s *driver.Stream, name string) (string, any) {
+		err = b.tarInto(ctx, box, q.File, driver.DoRepo, func(s *driver.Stream) any {
 			in.Stream = s
-			return driver.DoRepo, in
+			return in
 		}, &out)
 	}
 	return abi.SandboxBase{Commit: out.Commit, Branch: out.Branch, Files: out.Files}, err
 }
 
-// tarInto sends a tar of the session's files along with a command. One that is compressed is unpacked on the way.
-func (b *toolbox) tarInto(ctx context.Context, box Box, name string, command func(*driver.Stream, string) (string, any), out any) error {
-	_, body, err := b.r.store.OpenFile(ctx, b.job.App, b.job.Session, name)
+// tarInto is withStream of a command that takes a tar, which is a file of the session. One that is compressed is unpacked on the way.
+func (b *toolbox) tarInto(ctx context.Context, box Box, file, name string, args func(*driver.Stream) any, out any) error {
+	_, body, err := b.r.store.OpenFile(ctx, b.job.App, b.job.Session, file)
 	if err != nil {
 		return err
 	}
@@ -212,14 +212,10 @@ func (b *toolbox) tarInto(ctx context.Context, box Box, name string, command fun
 	var tar io.Reader = in
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		if tar, err = gzip.NewReader(in); err != nil {
-			return agent.Errorf(agent.Invalid, "%s is no tar with gzip: %s", name, err)
+			return agent.Errorf(agent.Invalid, "%s is no tar with gzip: %s", file, err)
 		}
 	}
-	what, _ := command(nil, name)
-	return withStream(ctx, box, what, func(s *driver.Stream) any {
-		_, args := command(s, name)
-		return args
-	}, out, sending(tar))
+	return withStream(ctx, box, name, args, out, sending(tar))
 }
 
 // diffIn keeps what was changed among the files of the session.

@@ -12,7 +12,6 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
 	"github.com/skep-dev/skep/host"
-	"github.com/skep-dev/skep/runtime/journal"
 	"github.com/skep-dev/skep/store"
 )
 
@@ -35,13 +34,13 @@ func (b *toolbox) nextOf(ctx context.Context, q abi.SandboxNext) (abi.SandboxEve
 	if run, ok := runOfTurn(q.Turn); !ok || run != x.run.ID {
 		return abi.SandboxEvents{}, agent.Errorf(agent.Denied, "the turn %.80q is not of this run", q.Turn)
 	}
-	b.r.boxes.turn(x.run.ID, q.Turn, false)
 	sub, err := b.r.Subscribe(ctx, store.SessionLog(x.run.App, x.run.Session), max(q.After, x.run.FirstSeq-1))
 	if err != nil {
 		return abi.SandboxEvents{}, err
 	}
 	defer sub.Close()
 	lost := b.r.boxLost(ctx, x.run, boxOf(a, x.run.ID), q.Generation)
+	b.r.boxes.turn(x.run.ID, q.Turn, false)
 	for {
 		patience := lookAtBox
 		if lost != nil {
@@ -178,7 +177,8 @@ func addTold(sum *abi.ModelUsage, u driver.UsageData) *abi.ModelUsage {
 	return sum
 }
 
-// boxLost returns an error when the sandbox that a turn was begun in is not there any more. generation is 0 where it is not known.
+// boxLost returns an error when the sandbox that a turn was begun in is not there any more. generation is 0 where it is not known. One that
+// is there is noted as the run's: it may have been opened in another process.
 func (r *Runtime) boxLost(ctx context.Context, run agent.Run, whose string, generation int64) error {
 	rec, err := r.store.SandboxFor(ctx, run.App, whose)
 	why := ""
@@ -198,6 +198,7 @@ func (r *Runtime) boxLost(ctx context.Context, run agent.Run, whose string, gene
 			why += ": " + rec.Error.Msg
 		}
 	default:
+		r.boxes.use(run.ID, rec.Sandbox)
 		return nil
 	}
 	return &agent.Error{
@@ -233,15 +234,6 @@ func (x *execution) withdraw(ids []string) {
 }
 
 var errWithdrawn = &agent.Error{Kind: agent.Denied, Msg: "the CLI does not ask any more"}
-
-// withdrawLocked denies a call that nobody waits for any more. The caller holds mu.
-func (x *execution) withdrawLocked(n uint64) {
-	said := agent.ApprovalAnswered{ID: agent.NewApprovalID(x.run.ID, n), By: byCLI}
-	said.Reason = errWithdrawn.Msg
-	x.appendLocked(journal.Entry{Kind: journal.Verdict, Call: n, Out: encode(said)})
-	x.closeLocked(n)
-	x.events = append(x.events, agent.Event{Kind: agent.EventApprovalAnswered, Run: x.run.ID, Time: time.Now().UTC(), Data: encode(said)})
-}
 
 // askedBy returns a context that ends when the CLI does not ask a question any more.
 func (x *execution) askedBy(ctx context.Context, id string) (context.Context, func()) {

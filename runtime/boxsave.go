@@ -37,7 +37,7 @@ type savedFile struct {
 	Target string `json:"target,omitempty"`
 }
 
-// manifest is what is in a checkpoint.
+// savedManifest is what is in a checkpoint.
 type savedManifest struct {
 	Sandbox     agent.SandboxID `json:"sandbox"`
 	Environment string          `json:"environment"`
@@ -134,9 +134,7 @@ func (b *toolbox) restoreIn(ctx context.Context, box Box, q abi.SandboxRestore) 
 	if err != nil {
 		return abi.SandboxSaved{}, err
 	}
-	err = b.tarInto(ctx, box, q.File, func(s *driver.Stream, _ string) (string, any) {
-		return driver.DoUnpack, driver.ArchiveArgs{Dir: q.Dir, Stream: s}
-	}, nil)
+	err = b.tarInto(ctx, box, q.File, driver.DoUnpack, func(s *driver.Stream) any { return driver.ArchiveArgs{Dir: q.Dir, Stream: s} }, nil)
 	return m.told(q.File), err
 }
 

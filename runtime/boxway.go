@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway"
 	"github.com/skep-dev/skep/host/egress"
@@ -15,9 +16,6 @@ import (
 	granthttp "github.com/skep-dev/skep/host/grant/http"
 	"github.com/skep-dev/skep/store"
 )
-
-// boxModel is what a CLI asks whose agent names no model.
-const boxModel = "@main"
 
 // BoxWay is the way out of one sandbox. What runs there may make the requests that its agent is granted and that its environment allows, both; they are
 // judged, counted, given secrets and told of like those of a cell. It is safe for concurrent use.
@@ -154,7 +152,7 @@ func (w *BoxWay) Caller(ctx context.Context) (gateway.Caller, error) {
 		models = append(models, g.Name)
 	}
 	if a.Sandbox != nil && a.Sandbox.CLI != "" {
-		models = append(models, cmp.Or(a.Sandbox.Model, boxModel))
+		models = append(models, cmp.Or(a.Sandbox.Model, abi.DefaultModel))
 	}
 	return gateway.Caller{App: w.job.App, Agent: w.job.Agent, Session: w.job.Session, Run: w.job.Run, Models: models}, nil
 }

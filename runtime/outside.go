@@ -187,7 +187,7 @@ func (x *execution) landed(ctx context.Context, n uint64, a *asked, f *flight) (
 		}
 		x.mu.Lock()
 		x.appendLocked(e)
-		x.events = append(x.events, told...)
+		x.addLocked(told...)
 		x.mu.Unlock()
 		if x.turn == nil {
 			err = x.commit(x.ctx)

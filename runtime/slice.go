@@ -166,13 +166,21 @@ func (x *execution) addEvent(ev agent.Event) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.events = append(x.events, ev)
-	x.bytes += len(ev.Data)
+	x.addLocked(ev)
+}
+
+// addLocked adds events, which the next commit carries. The caller holds mu.
+func (x *execution) addLocked(events ...agent.Event) {
+	x.events = append(x.events, events...)
+	for _, ev := range events {
+		x.bytes += len(ev.Data)
+	}
 }
 
 func (x *execution) addLast(run agent.Run) { x.addEvent(lastEvent(run)) }
 
-// event adds an event of ours that tells of the code. It may be dropped where lines may be.
+// event adds an event of ours that tells of the code. It may be dropped where lines may be. That a call has returned waits for what the call came to, so
+// that one commit has both.
 func (x *execution) event(ctx context.Context, ev agent.Event) {
 	x.mu.Lock()
 	if f := x.flights[host.Number(ctx)]; f != nil && ev.Kind == agent.EventToolReturned {

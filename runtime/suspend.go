@@ -425,22 +425,19 @@ func (x *execution) bringHome(n uint64, a *asked, f *flight, told []agent.Event)
 	}
 }
 
-// takeReturned takes the events that tell of calls which have ended, to be committed with what one of them came to. What the code has told stays, as its
-// place in the journal is committed with it.
+// takeReturned takes the events that tell of requests and of answers of models, to be committed with what one of those came to. That a tool has returned
+// is not among them: see flight. What the code has told stays, as its place in the journal is committed with it.
 func (x *execution) takeReturned() (out []agent.Event) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.events = slices.DeleteFunc(x.events, func(ev agent.Event) bool {
-		returned := false
 		switch ev.Kind {
-		case agent.EventToolReturned, agent.EventHTTP, agent.EventMessageStarted, agent.EventMessageDelta, agent.EventMessageDone:
-			returned = true
-		}
-		if returned {
+		case agent.EventHTTP, agent.EventMessageStarted, agent.EventMessageDelta, agent.EventMessageDone:
 			out = append(out, ev)
 			x.bytes -= len(ev.Data)
+			return true
 		}
-		return returned
+		return false
 	})
 	return out
 }

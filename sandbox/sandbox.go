@@ -7,7 +7,10 @@ package sandbox
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -48,6 +51,18 @@ type Request struct {
 
 // Handle names a box to its provider.
 type Handle string
+
+// Handle is what a provider that chooses the names of its boxes calls that of r. It is the same each time, so that a box whose making was cut short is found
+// again.
+func (r *Request) Handle() Handle {
+	owner := sha256.Sum256([]byte(r.Owner))
+	return Handle(fmt.Sprintf("skep-%x-%s-%d", owner[:6], strings.ToLower(string(r.ID)), r.Generation))
+}
+
+// Labels are those of the box of r.
+func (r *Request) Labels() map[string]string {
+	return map[string]string{OwnerLabel: r.Owner, BoxLabel: string(r.ID), GenerationLabel: fmt.Sprint(r.Generation)}
+}
 
 // State is what a provider sees of a box.
 type State struct {

@@ -15,7 +15,7 @@ import (
 )
 
 // packFolder packs a folder into a tar archive, which is gone once it is closed. Of a git repository go its history and what git knows or would take, so not
-// what it ignores; of another folder all files. The file is at its beginning.
+// what it ignores; of a worktree of one the same without history; of another folder all files. The file is at its beginning.
 func packFolder(dir string) (f *os.File, err error) {
 	st, err := os.Stat(dir)
 	if err != nil {
@@ -53,7 +53,8 @@ func packFolder(dir string) (f *os.File, err error) {
 
 // filesOf lists what is packed, as paths within dir.
 func filesOf(dir string) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil {
+	repo, err := os.Stat(filepath.Join(dir, ".git"))
+	if err != nil {
 		return walked(dir, "")
 	}
 	out, err := exec.Command("git", "-C", dir, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate").Output()
@@ -64,7 +65,10 @@ func filesOf(dir string) ([]string, error) {
 		}
 		return nil, &agent.Error{Kind: agent.Invalid, Msg: "git cannot list the files of " + dir, Err: err, Hint: "git -C " + dir + " status tells more"}
 	}
-	paths, err := walked(dir, ".git")
+	var paths []string
+	if repo.IsDir() { // else it is a worktree's, and names a folder that is elsewhere
+		paths, err = walked(dir, ".git")
+	}
 	for name := range bytes.SplitSeq(out, []byte{0}) {
 		if len(name) > 0 {
 			paths = append(paths, string(name))

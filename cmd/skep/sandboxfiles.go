@@ -300,12 +300,9 @@ func newSandboxClone(c *cli) *cobra.Command {
 					return err
 				}
 				defer in.Close()
-				var n int64
-				if n, err = in.Seek(0, io.SeekEnd); err == nil {
-					_, err = in.Seek(0, io.SeekStart)
-				}
-				if err == nil {
-					r, err = cl.PutRepo(cmd.Context(), agent.SandboxID(args[0]), in, n)
+				var st os.FileInfo
+				if st, err = in.Stat(); err == nil {
+					r, err = cl.PutRepo(cmd.Context(), agent.SandboxID(args[0]), in, st.Size())
 				}
 			}
 			if err != nil {

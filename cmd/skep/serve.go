@@ -297,7 +297,7 @@ func keptSecret(dir, name string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		secret = make([]byte, 32)
 		rand.Read(secret)
-		err = os.WriteFile(file, secret, 0o600)
+		err = writePrivate(file, secret)
 	}
 	if err == nil && len(secret) < 32 {
 		err = errors.New("it is too short")
@@ -306,6 +306,22 @@ func keptSecret(dir, name string) ([]byte, error) {
 		return nil, agent.Wrap(agent.Internal, err, "the file "+file+" cannot be used")
 	}
 	return secret, nil
+}
+
+// writePrivate puts a file that only its owner reads in place, whole or not at all: a server that was killed meanwhile starts again.
+func writePrivate(file string, b []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // CreateTemp uses mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
 
 // checkPython refuses a file that is not the interpreter, at the start and not at the first agent.

@@ -159,9 +159,9 @@ func (f *taskFlags) bring(ctx context.Context, c *cli, cl *client.Client, r agen
 	if err := json.Unmarshal(r.Output.Body, &out); err != nil {
 		return nil // not the output of a task
 	}
-	made := out.Patch
+	made, what := out.Patch, "patch"
 	if out.Bundle != "" {
-		made = out.Bundle
+		made, what = out.Bundle, "bundle"
 	}
 	if made == "" {
 		c.notef("nothing was changed\n")
@@ -173,7 +173,7 @@ func (f *taskFlags) bring(ctx context.Context, c *cli, cl *client.Client, r agen
 	case f.patch != "":
 		err = save(ctx, cl, r.Session, made, f.patch)
 	default:
-		c.notef("%d files were changed; skep file get %s %s has the patch\n", len(out.Changed), r.Session, made)
+		c.notef("changed files: %d; skep file get %s %s has the %s\n", len(out.Changed), r.Session, made, what)
 		return nil
 	}
 	if err == nil && !c.json {

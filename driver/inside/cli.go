@@ -3,9 +3,9 @@ package inside
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -109,7 +109,7 @@ func (c *cli) death() *driver.Fault {
 		if r.Signal != "" {
 			f.Message += ", by the signal " + r.Signal
 		} else {
-			f.Message += ", with status " + itoa(r.Code)
+			f.Message += ", with status " + strconv.Itoa(r.Code)
 		}
 		if r.Tail != "" {
 			f.Message += ": " + driver.CutTail(r.Tail, 1024)
@@ -118,7 +118,7 @@ func (c *cli) death() *driver.Fault {
 	return f
 }
 
-// fits reports whether the CLI can take a prompt of that key.
+// fits reports whether the CLI can take a prompt of that key: one that goes on with its session. One that does not is not to know what was said in it.
 func (c *cli) fits(key, resume string) bool {
 	select {
 	case <-c.dead:
@@ -127,7 +127,7 @@ func (c *cli) fits(key, resume string) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.session != nil && c.key == key && (resume == "" || resume == c.id)
+	return c.session != nil && c.key == key && resume != "" && resume == c.id
 }
 
 // begin makes now the turn that events are of.
@@ -198,9 +198,7 @@ func (c *cli) ask(e *driver.Event) {
 	if e.Read(&d) != nil || json.Unmarshal(d["id"], &inner) != nil {
 		return
 	}
-	b := make([]byte, 10)
-	_, _ = rand.Read(b) // never fails
-	outer := hex.EncodeToString(b)
+	outer := rand.Text()
 	c.mu.Lock()
 	if len(c.asks) >= keptAsks {
 		maps.DeleteFunc(c.asks, func(_ string, a *ask) bool { return a.gone || a.answer != nil })

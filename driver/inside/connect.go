@@ -2,12 +2,10 @@ package inside
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -24,12 +22,6 @@ var errBye = errors.New("goodbye")
 
 // errOver is in the chain of an error after which no connection is to be tried again.
 var errOver = errors.New("no connection is to be tried again")
-
-func newNonce() string {
-	b := make([]byte, 32)
-	_, _ = rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)
-}
 
 // connect keeps a connection to the control plane until one of them says goodbye, ctx ends, or none could be had for the lease.
 func (b *box) connect(ctx context.Context) error {
@@ -50,7 +42,7 @@ func (b *box) connect(ctx context.Context) error {
 		}
 		b.log.Debug("no connection to the control plane", "error", err, "again", wait)
 		select {
-		case <-time.After(wait/2 + mathrand.N(wait)):
+		case <-time.After(wait/2 + rand.N(wait)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

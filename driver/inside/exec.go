@@ -3,10 +3,8 @@ package inside
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -22,8 +20,6 @@ const (
 	keptExecs   = 256       // that have ended and are listed
 	maxExecs    = 64        // that run
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // execs are the programs that were run by commands.
 type execs struct {
@@ -201,8 +197,8 @@ func (x *execs) follow(ctx context.Context, r *running, st *stream) {
 	}
 	timedOut := x.limit(r.p, timeout)
 	var wg sync.WaitGroup
-	wg.Go(func() { x.take(ctx, r, r.p.err, r.log, frames, 'e') })
-	x.take(ctx, r, r.p, r.out, frames, 'o')
+	wg.Go(func() { x.take(ctx, r, r.p.err, r.log, frames, driver.FrameErr) })
+	x.take(ctx, r, r.p, r.out, frames, driver.FrameOut)
 	wg.Wait()
 	d := r.p.Wait()
 	r.result = driver.ExecResult{Code: d.Code, Signal: d.Signal, OOM: d.OOM, TimedOut: timedOut(), Stdout: r.out.String(), Stderr: r.log.String(),
@@ -210,7 +206,7 @@ func (x *execs) follow(ctx context.Context, r *running, st *stream) {
 	r.out, r.log = nil, nil
 	shrink(&r.result)
 	if frames != nil {
-		_ = frames.frame('x', driver.Body(driver.ExecResult{Code: d.Code, Signal: d.Signal, OOM: d.OOM, TimedOut: r.result.TimedOut}))
+		_ = frames.frame(driver.FrameExit, driver.Body(driver.ExecResult{Code: d.Code, Signal: d.Signal, OOM: d.OOM, TimedOut: r.result.TimedOut}))
 		_ = st.CloseWrite()
 	}
 }
@@ -234,7 +230,7 @@ func (x *execs) limit(p *proc, timeout time.Duration) func() bool {
 }
 
 // take reads one output to its end.
-func (x *execs) take(ctx context.Context, r *running, from io.Reader, keep *tail, frames *frameWriter, kind byte) {
+func (x *execs) take(ctx context.Context, r *running, from io.Reader, keep *tail, frames *frameWriter, kind driver.ExecFrame) {
 	buf := make([]byte, 32<<10)
 	var text runes
 	for {
@@ -258,9 +254,9 @@ func (x *execs) take(ctx context.Context, r *running, from io.Reader, keep *tail
 	}
 }
 
-func (x *execs) show(ctx context.Context, r *running, text string, kind byte) {
+func (x *execs) show(ctx context.Context, r *running, text string, kind driver.ExecFrame) {
 	if text != "" {
-		x.b.emit(ctx, driver.NewEvent("", driver.ExecOutput, driver.TextData{Item: r.e.ID, Text: text, Err: kind == 'e'}))
+		x.b.emit(ctx, driver.NewEvent("", driver.ExecOutput, driver.TextData{Item: r.e.ID, Text: text, Err: kind == driver.FrameErr}))
 	}
 }
 
@@ -268,7 +264,7 @@ func (x *execs) show(ctx context.Context, r *running, text string, kind byte) {
 func (x *execs) input(r *running, st *stream) {
 	_, _ = r.p.Write(r.e.Stdin)
 	for {
-		kind, b, err := readFrame(st)
+		kind, b, err := driver.ReadExecFrame(st)
 		switch {
 		case err == io.EOF:
 			_ = r.p.CloseInput()
@@ -279,31 +275,14 @@ func (x *execs) input(r *running, st *stream) {
 				r.p.end(x.b.o.Grace, syscall.SIGHUP, syscall.SIGKILL)
 			}
 			return
-		case kind == 's':
+		case kind == driver.FrameSignal:
 			_ = r.p.Signal(string(b), true)
-		case kind == 'i' && len(b) == 0:
+		case kind == driver.FrameInput && len(b) == 0:
 			_ = r.p.CloseInput()
-		case kind == 'i':
+		case kind == driver.FrameInput:
 			_, _ = r.p.Write(b)
 		}
 	}
-}
-
-// readFrame reads a frame of an exec's stream: see driver.ExecFrame.
-func readFrame(r io.Reader) (kind byte, b []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	n := binary.BigEndian.Uint32(head[1:])
-	if n > driver.MaxFrame {
-		return 0, nil, agent.Errorf(agent.Invalid, "a frame of %d bytes is above %d", n, driver.MaxFrame)
-	}
-	b = make([]byte, n)
-	if _, err := io.ReadFull(r, b); err != nil {
-		return 0, nil, driver.ErrCut
-	}
-	return head[0], b, nil
 }
 
 // frameWriter writes frames from more than one goroutine.
@@ -313,12 +292,10 @@ type frameWriter struct {
 	buf []byte
 }
 
-func (f *frameWriter) frame(kind byte, b []byte) error {
+func (f *frameWriter) frame(kind driver.ExecFrame, b []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.buf = append(f.buf[:0], kind)
-	f.buf = binary.BigEndian.AppendUint32(f.buf, uint32(len(b)))
-	f.buf = append(f.buf, b...)
+	f.buf = driver.AppendExecFrame(f.buf[:0], kind, b)
 	_, err := f.w.Write(f.buf)
 	return err
 }

@@ -1,7 +1,6 @@
 package inside_test
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net"
@@ -86,22 +85,17 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-func frame(c io.Writer, kind byte, b string) {
-	head := binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(b)))
-	_, _ = c.Write(append(head, b...))
+func frame(c io.Writer, kind driver.ExecFrame, b string) {
+	_, _ = c.Write(driver.AppendExecFrame(nil, kind, []byte(b)))
 }
 
-func readFrame(t *testing.T, c io.Reader) (byte, string) {
+func readFrame(t *testing.T, c io.Reader) (driver.ExecFrame, string) {
 	t.Helper()
-	var head [5]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
+	kind, b, err := driver.ReadExecFrame(c)
+	if err != nil {
 		t.Fatal(err)
 	}
-	b := make([]byte, binary.BigEndian.Uint32(head[1:]))
-	if _, err := io.ReadFull(c, b); err != nil {
-		t.Fatal(err)
-	}
-	return head[0], string(b)
+	return kind, string(b)
 }
 
 func TestExecOverAStream(t *testing.T) {

@@ -95,13 +95,7 @@ func (g *git) to(ctx context.Context, out io.Writer, args ...string) error {
 
 // gitError is what git has complained about.
 func gitError(args []string, d driver.ProcessData) error {
-	name := args[0]
-	for i, a := range args {
-		if a == "-c" && i+2 < len(args) {
-			name = args[i+2]
-		}
-	}
-	e := &agent.Error{Kind: agent.Failed, Msg: "git " + name + " failed: " + lastLines(d.Tail, 600)}
+	e := &agent.Error{Kind: agent.Failed, Msg: "git " + args[0] + " failed: " + lastLines(d.Tail, 600)}
 	switch {
 	case d.OOM:
 		e.Kind, e.Hint = agent.Exhausted, "the box had no memory left: see size.memory of the environment"

@@ -6,6 +6,7 @@ package inside
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -99,7 +100,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err := own.fill(); err != nil {
 		return err
 	}
-	b := &box{o: &own, log: own.Log, nonce: newNonce(), over: make(chan struct{}), leave: make(chan struct{})}
+	b := &box{o: &own, log: own.Log, nonce: rand.Text(), over: make(chan struct{}), leave: make(chan struct{})}
 	b.ring = newRing(own.Ring)
 	b.procs = newProcs(b)
 	b.works = newWorks(b)

@@ -215,7 +215,7 @@ func keyOf(p *driver.Prompt) string {
 // doInterrupt ends a turn: as the CLI's protocol has it, then by signals, each step after grace.
 func (t *turns) doInterrupt(ctx context.Context, a *driver.InterruptArgs) (any, error) {
 	t.mu.Lock()
-	now, c := t.known[a.Turn], t.cli
+	now := t.known[a.Turn]
 	if now != nil {
 		now.interrupted = true
 	}
@@ -236,6 +236,9 @@ func (t *turns) doInterrupt(ctx context.Context, a *driver.InterruptArgs) (any, 
 	if now.err != nil {
 		return nil, nil
 	}
+	t.mu.Lock()
+	c := t.cli // not before: until the turn has begun it is that of a turn before, or none
+	t.mu.Unlock()
 	c.interrupt(ctx, now, t.b.o.Grace)
 	select {
 	case <-now.done:

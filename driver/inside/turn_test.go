@@ -16,6 +16,13 @@ func prompt(turn, model, text string) driver.Prompt {
 	return driver.Prompt{Turn: turn, CLI: "fake", Model: model, Text: text}
 }
 
+// more is a prompt that goes on with the session of the fake.
+func more(turn, model, text string) driver.Prompt {
+	p := prompt(turn, model, text)
+	p.Resume = "session-1"
+	return p
+}
+
 func kinds(list []driver.Event) string {
 	var out []string
 	for _, e := range list {
@@ -39,18 +46,29 @@ func TestTurn(t *testing.T) {
 			t.Errorf("the trace of %s is %q", e.Type, e.Trace)
 		}
 	}
-	// Begun again it is the same turn; another one goes to the same process.
+	// Begun again it is the same turn; another one of the same session goes to the same process.
 	do[any](r, driver.DoPrompt, prompt("1", "m", "say no"))
-	do[any](r, driver.DoPrompt, prompt("2", "m", "say 2"))
+	do[any](r, driver.DoPrompt, more("2", "m", "say 2"))
 	_, list = r.turnEnd("2")
 	if n := strings.Count(kinds(list), "process.started"); n != 1 || strings.Count(kinds(list), "turn.started") != 2 {
 		t.Errorf("there were %d processes: %s", n, kinds(list))
 	}
 	// Another model is another process.
-	do[any](r, driver.DoPrompt, prompt("3", "other", "say 3"))
+	do[any](r, driver.DoPrompt, more("3", "other", "say 3"))
 	_, list = r.turnEnd("3")
 	if n := strings.Count(kinds(list), "process.started"); n != 2 || strings.Count(kinds(list), "process.exited") != 1 {
 		t.Errorf("there were %d processes: %s", n, kinds(list))
+	}
+}
+
+// What was said to a CLI is not for who begins a session of its own: a sandbox that is kept is for more than one.
+func TestNewSession(t *testing.T) {
+	r := start(t)
+	do[any](r, driver.DoPrompt, prompt("1", "m", "say the secret"))
+	r.turnEnd("1")
+	do[any](r, driver.DoPrompt, prompt("2", "m", "say 2"))
+	if _, list := r.turnEnd("2"); strings.Count(kinds(list), "session.started") != 2 {
+		t.Errorf("the second prompt came into the session of the first: %s", kinds(list))
 	}
 }
 
@@ -62,7 +80,7 @@ func TestTurnsOneAtATime(t *testing.T) {
 	r.fails(agent.NotFound, "no turn 9", driver.DoInterrupt, driver.InterruptArgs{Turn: "9"})
 	do[any](r, driver.DoInterrupt, driver.InterruptArgs{Turn: "1"})
 	do[any](r, driver.DoInterrupt, driver.InterruptArgs{Turn: "1"})
-	do[any](r, driver.DoPrompt, prompt("2", "m", "say x"))
+	do[any](r, driver.DoPrompt, more("2", "m", "say x"))
 	if end, list := r.turnEnd("2"); end.Status != driver.TurnCompleted || strings.Count(kinds(list), "process.started") != 1 {
 		t.Errorf("%+v: %s", end, kinds(list))
 	}
@@ -118,6 +136,29 @@ func TestInterruptLadder(t *testing.T) {
 	}
 }
 
+// An interruption that comes while the CLI of the turn before is still being closed is of the turn that it names.
+func TestInterruptBeforeTheCLIStarts(t *testing.T) {
+	r := start(t)
+	do[any](r, driver.DoPrompt, prompt("1", "stubborn", "say x"))
+	r.turnEnd("1")
+	began := make(chan error, 1)
+	go func() { began <- r.link.Do(r.ctx(), driver.DoPrompt, prompt("2", "m", "hang"), nil) }()
+	var err error
+	r.until("the turn 2 is not known", func() bool {
+		err = r.link.Do(r.ctx(), driver.DoInterrupt, driver.InterruptArgs{Turn: "2"}, nil)
+		return agent.KindOf(err) != agent.NotFound || err == nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-began; err != nil { // the fake does not mind that it is to stop, and begins
+		t.Fatal(err)
+	}
+	if end, _ := r.turnEnd("2"); end.Status != driver.TurnInterrupted {
+		t.Errorf("%+v", end)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	r := start(t)
 	do[any](r, driver.DoPrompt, prompt("1", "m", "ask"))
@@ -139,7 +180,7 @@ func TestAnswers(t *testing.T) {
 	}
 
 	// The same id of the CLI's own is another one here, and the old does not fit it.
-	do[any](r, driver.DoPrompt, prompt("2", "m", "ask"))
+	do[any](r, driver.DoPrompt, more("2", "m", "ask"))
 	second := ask("2")
 	if second.ID == first.ID {
 		t.Error("an id was used twice")
@@ -150,7 +191,7 @@ func TestAnswers(t *testing.T) {
 	}
 	r.fails(agent.NotFound, "withdrawn", driver.DoAnswer, driver.Answer{ID: second.ID, Allow: true})
 
-	do[any](r, driver.DoPrompt, prompt("3", "m", "withdraw"))
+	do[any](r, driver.DoPrompt, more("3", "m", "withdraw"))
 	e, _ := r.await(func(e driver.Event) bool { return e.Turn == "3" && e.Type == driver.PermissionWithdrawn })
 	third := ask("3")
 	if !strings.Contains(string(e.Data), third.ID) {

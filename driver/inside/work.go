@@ -2,7 +2,6 @@ package inside
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -171,20 +170,13 @@ func (w *works) answer(k *work, reply []byte) {
 func encodeReply(id uint64, out any, err error) []byte {
 	m := &driver.Message{Kind: driver.Reply, ID: id, Fault: driver.FaultOf(err)}
 	if err == nil {
-		m.Body = body(out)
+		m.Body = driver.Body(out)
 	}
 	b, err := driver.Encode(m)
 	if err != nil {
 		b, _ = driver.Encode(&driver.Message{Kind: driver.Reply, ID: id, Fault: driver.FaultOf(err)})
 	}
 	return b
-}
-
-func body(out any) json.RawMessage {
-	if out == nil {
-		return nil
-	}
-	return driver.Body(out)
 }
 
 type traceKey struct{}

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package gatewaytest is what the benchmarks of the gateway and of the API have in common: a provider, httputil.ReverseProxy before it, and the requests that
-// are measured.
+// Package gatewaytest is what the benchmarks of the gateway, of the API and of the whole server have in common: a provider, httputil.ReverseProxy before it, and
+// the requests that are measured.
 package gatewaytest
 
 import (
@@ -42,7 +42,7 @@ type Bench struct {
 
 // NewBench starts a provider and a proxy, which end with b.
 func NewBench(b *testing.B) *Bench {
-	up := httptest.NewServer(http.HandlerFunc(answer))
+	up := httptest.NewServer(http.HandlerFunc(Answer))
 	b.Cleanup(up.Close)
 	to, err := url.Parse(up.URL)
 	if err != nil {
@@ -50,17 +50,27 @@ func NewBench(b *testing.B) *Bench {
 	}
 	tr := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
 	b.Cleanup(tr.CloseIdleConnections)
-	proxy := &httputil.ReverseProxy{Transport: tr, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
-	reverse := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		proxy.ServeHTTP(w, r)
-	}))
+	reverse := httptest.NewServer(Proxy(to, tr))
 	b.Cleanup(reverse.Close)
 	return &Bench{Provider: up.URL, Transport: tr, reverse: reverse.URL}
 }
 
-func answer(w http.ResponseWriter, r *http.Request) {
+// Proxy is the peer: httputil.ReverseProxy, which reads the body of a request whole before it passes it on.
+func Proxy(to *url.URL, tr http.RoundTripper) http.Handler {
+	proxy := &httputil.ReverseProxy{Transport: tr, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	})
+}
+
+// Answer is the provider: it answers Anthropic messages, whole or in 53 events that are sent one by one.
+func Answer(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if !bytes.Contains(body, []byte(`"stream":true`)) {
 		w.Header().Set("Content-Type", "application/json")

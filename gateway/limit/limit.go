@@ -132,16 +132,14 @@ type entry struct {
 // Hold takes what the call may use from all limits that are about it, or from none. Its error is an *agent.Error, of kind Exhausted with After when
 // a limit is reached and Denied when a limit of spending meets a price that is not known, or an *Instead that wraps it.
 func (l *Limiter) Hold(ctx context.Context, a Ask) (*Hold, error) {
-	all, err := l.hold(ctx, Org, a)
+	h, err := l.hold(ctx, a.App, a) // first: who is past their own limit takes nothing of all's
 	if err != nil {
 		return nil, err
 	}
-	h, err := l.hold(ctx, a.App, a)
-	if err != nil {
-		all.Release()
+	if h.and, err = l.hold(ctx, Org, a); err != nil {
+		h.Release()
 		return nil, err
 	}
-	h.and = all
 	return h, nil
 }
 

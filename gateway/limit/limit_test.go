@@ -448,3 +448,33 @@ func TestAllApps(t *testing.T) {
 		}
 	}
 }
+
+// An app that is past its own limit takes nothing of all apps', not even for a moment.
+func TestPastOwn(t *testing.T) {
+	r := newRig(t, agent.ModelLimit{Name: "own", Window: time.Hour, Requests: 1})
+	all := []agent.ModelLimit{{Name: "all", Each: agent.EachOrg, Window: time.Hour, Requests: 2}}
+	var meanwhile func()
+	r.Limiter = New(r.led, func(_ context.Context, of agent.App) ([]agent.ModelLimit, error) {
+		switch of {
+		case Org:
+			return all, nil
+		case "a":
+			meanwhile()
+			return *r.limits.Load(), nil
+		}
+		return nil, nil
+	}, &Options{Now: r.time})
+	a, b := Ask{App: "a", Model: "p/m"}, Ask{App: "b", Model: "p/m"}
+	meanwhile = func() {}
+	if err := r.call(a, 0, 5, nil); err != nil {
+		t.Fatal(err)
+	}
+	meanwhile = func() {
+		if err := r.call(b, 0, 5, nil); err != nil {
+			t.Errorf("another app, meanwhile: %v", err)
+		}
+	}
+	if _, err := r.Hold(t.Context(), a); agent.KindOf(err) != agent.Exhausted || !strings.Contains(err.Error(), `limit "own"`) {
+		t.Errorf("past the app's own limit: %v", err)
+	}
+}

@@ -43,11 +43,23 @@ type Query struct {
 // Operator is what stands for the version of the table where a price of Query.Overrides was used.
 const Operator = "operator"
 
-// Table holds what models cost. It does not change, and may be used at once.
+// Table holds what models cost. What it says does not change, and it may be used at once.
 type Table struct {
 	version string
 	vendors []vendor
+
+	mu    sync.RWMutex
+	known map[asked]*model // what was found, which takes many patterns; nil for what is not in the table
 }
+
+// asked is what of a Query finds a model.
+type asked struct{ vendor, url, name, model string }
+
+// What a table keeps of what was found: at most maxKnown models, asked for by names of at most maxName bytes.
+const (
+	maxKnown = 4096
+	maxName  = 256
+)
 
 //go:embed prices.json.gz
 var shipped []byte
@@ -94,15 +106,36 @@ func (t *Table) Cost(q Query) (micro *int64, err error) {
 	default:
 		return nil, nil
 	}
-	v := t.vendor(&q)
-	if v == nil {
-		return nil, nil
-	}
-	m := t.model(v, strings.TrimSpace(strings.ToLower(q.Model)))
+	m := t.find(&q)
 	if m == nil {
 		return nil, nil
 	}
 	return m.at(q.Time.UTC()).cost(&q.Tokens), nil
+}
+
+// find finds the model that is asked, or nil.
+func (t *Table) find(q *Query) *model {
+	k := asked{q.Vendor, q.URL, q.Name, q.Model}
+	t.mu.RLock()
+	m, ok := t.known[k]
+	t.mu.RUnlock()
+	if ok {
+		return m
+	}
+	if v := t.vendor(q); v != nil {
+		m = t.model(v, strings.TrimSpace(strings.ToLower(q.Model)))
+	}
+	if len(q.Model) > maxName {
+		return m
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil || len(t.known) >= maxKnown {
+		t.known = map[asked]*model{}
+	}
+	k.model = strings.Clone(k.model) // it may be of a client's request
+	t.known[k] = m
+	return m
 }
 
 // check returns an error unless the counts can be.
@@ -422,7 +455,7 @@ func load(packed []byte) (*Table, error) {
 			}
 		}
 	}
-	return &Table{all.Version, all.Providers}, nil
+	return &Table{version: all.Version, vendors: all.Providers}, nil
 }
 
 func (d *dated) parse() (err error) {

@@ -3,12 +3,14 @@ package price
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -291,6 +293,39 @@ func urlLike(v *vendor) string {
 		}
 	}
 	return "https://unknown.example/v1"
+}
+
+// What was found is kept for the next call, but not of whoever asks for ever more models.
+func TestKept(t *testing.T) {
+	table, err := load(shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := Query{Vendor: "openai", Model: "gpt-4o", Tokens: agent.ModelTokens{Input: 1000}, Time: day}
+	long := q
+	long.Model += strings.Repeat(" ", maxName)
+	var wg sync.WaitGroup
+	for _, ask := range []Query{q, long, q, long} {
+		wg.Go(func() {
+			if m, err := table.Cost(ask); err != nil || m == nil || *m != 2500 {
+				t.Errorf("%.10q: %v, %v", ask.Model, m, err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(table.known) != 1 {
+		t.Errorf("it keeps %d models, not 1", len(table.known))
+	}
+	for i := range maxKnown + 1 {
+		other := q
+		other.Model = fmt.Sprint("no-such-", i)
+		if m, err := table.Cost(other); err != nil || m != nil {
+			t.Fatalf("%s: %v, %v", other.Model, m, err)
+		}
+	}
+	if n := len(table.known); n == 0 || n > maxKnown {
+		t.Errorf("it keeps %d models", n)
+	}
 }
 
 func BenchmarkCost(b *testing.B) {

@@ -117,7 +117,7 @@ var mayImport = map[string][]string{
 	"sandbox/dockertest":      {},                                               // tests alone
 	"sandbox/image/imagetest": {"agent", "sandbox/dockertest", "sandbox/image"}, // tests alone
 
-	"gateway/gatewaytest":   {},                                       // tests alone
+	"gateway/gatewaytest":   {},                                       // benchmarks alone
 	"gateway/wire/wiretest": {"agent", "gateway/sse", "gateway/wire"}, // tests alone
 
 	"plugins":             {"agent"},

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,9 +18,10 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/client"
+	"github.com/skep-dev/skep/gateway/gatewaytest"
 )
 
-// proxyVerb makes this program the peer of figures P14 and P15: httputil.ReverseProxy, which reads the body of a request whole before it passes it on.
+// proxyVerb makes this program the peer of figures P14 and P15.
 const proxyVerb = "proxy"
 
 func serveProxy(listen, upstream string) error {
@@ -29,52 +29,9 @@ func serveProxy(listen, upstream string) error {
 	if err != nil {
 		return err
 	}
-	proxy := &httputil.ReverseProxy{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
-		FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
-	}
-	s := &http.Server{Addr: listen, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		proxy.ServeHTTP(w, r)
-	})}
+	tr := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
+	s := &http.Server{Addr: listen, ReadHeaderTimeout: time.Minute, Handler: gatewaytest.Proxy(to, tr)}
 	return s.ListenAndServe()
-}
-
-// streamed is how many events the provider's stream has.
-const streamed = 53
-
-// provider answers Anthropic messages, whole or in 53 events that are sent one by one.
-func provider() *httptest.Server {
-	const whole = `{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Sunny, I think."}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":5}}`
-	frames := []string{
-		"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"m\",\"content\":[],\"usage\":{\"input_tokens\":10,\"output_tokens\":1}}}\n\n",
-		"event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
-	}
-	for range streamed - 5 {
-		frames = append(frames, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"I think.\"}}\n\n")
-	}
-	frames = append(frames, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n",
-		"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":5}}\n\n",
-		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
-	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if !bytes.Contains(body, []byte(`"stream":true`)) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, whole)
-			return
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		flush := http.NewResponseController(w)
-		for _, f := range frames {
-			_, _ = io.WriteString(w, f)
-			_ = flush.Flush()
-		}
-	}))
 }
 
 // asked is a way to the provider.
@@ -88,7 +45,7 @@ type asked struct {
 
 // proxies starts the peer and makes our server know the provider. The caller stops both.
 func (b *bench) proxies(ctx context.Context) (ours, peer *server, stop func(), err error) {
-	up := provider()
+	up := httptest.NewServer(http.HandlerFunc(gatewaytest.Answer))
 	defer func() {
 		if err != nil {
 			up.Close()

@@ -11,9 +11,8 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,16 +79,7 @@ func noDocker(ctx context.Context) string {
 
 // boxDriver builds skep-driver once and returns its path.
 func (b *bench) boxDriver(ctx context.Context) (string, error) {
-	program := filepath.Join(b.dir, "skep-driver")
-	if _, err := os.Stat(program); err == nil {
-		return program, nil
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/skep-driver")
-	build.Dir, build.Env = b.root, append(os.Environ(), "CGO_ENABLED=0")
-	if _, err := build.Output(); err != nil {
-		return "", fmt.Errorf("build skep-driver: %w", explain(err))
-	}
-	return program, nil
+	return b.program(ctx, "skep-driver", "CGO_ENABLED=0")
 }
 
 // boxImage makes an image of programs of this machine, with CLIs of npm. It stays at the engine for the next run.
@@ -188,28 +178,11 @@ func (k *boxKeeper) open(ctx context.Context) (time.Duration, error) {
 
 // settle waits until there is nothing but so many boxes of the pool.
 func (k *boxKeeper) settle(ctx context.Context, pool int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
+	return poll(ctx, "the boxes before to go, and the pool to be full", func() (bool, error) {
 		list, _, err := k.st.AllSandboxes(ctx, agent.Page{Limit: agent.MaxPage})
-		if err != nil {
-			return err
-		}
-		ready := 0
-		for _, rec := range list {
-			if rec.Pool && rec.Handle != "" {
-				ready++
-			}
-		}
-		if ready == pool && len(list) == pool {
-			return nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("there are %d boxes, of which %d are ready in the pool: %w", len(list), ready, ctx.Err())
-		}
-	}
+		used := func(rec agent.SandboxRecord) bool { return !rec.Pool || rec.Handle == "" }
+		return len(list) == pool && !slices.ContainsFunc(list, used), err
+	})
 }
 
 // bareBox makes and starts a container as docker run does, and returns how long it took until its program had said a line.

@@ -53,16 +53,21 @@ const greetAgent = `export function greet(input) { return { hi: input.name } }`
 
 // skepProgram builds skep once and returns its path.
 func (b *bench) skepProgram(ctx context.Context) (string, error) {
-	program := filepath.Join(b.dir, "skep")
-	if _, err := os.Stat(program); err == nil {
-		return program, nil
+	return b.program(ctx, "skep")
+}
+
+// program builds a command of this module once and returns its path.
+func (b *bench) program(ctx context.Context, name string, env ...string) (string, error) {
+	file := filepath.Join(b.dir, name)
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/skep")
-	build.Dir = b.root
+	build := exec.CommandContext(ctx, "go", "build", "-o", file, "./cmd/"+name)
+	build.Dir, build.Env = b.root, append(os.Environ(), env...)
 	if _, err := build.Output(); err != nil {
-		return "", fmt.Errorf("build skep: %w", explain(err))
+		return "", fmt.Errorf("build %s: %w", name, explain(err))
 	}
-	return program, nil
+	return file, nil
 }
 
 // startSkep runs skep serve on a data directory, and returns when it says that it is ready. The caller stops it.

@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"slices"
@@ -27,15 +26,9 @@ const (
 	closed    = "ro,noexec,nosuid,nodev,size=64k,mode=755" // a tmpfs where nothing is to be written
 )
 
-// handleOf is the name of the box of r. It is the same each time, so that a box whose making was cut short is found again.
-func handleOf(r *sandbox.Request) sandbox.Handle {
-	owner := sha256.Sum256([]byte(r.Owner))
-	return sandbox.Handle(fmt.Sprintf("skep-%x-%s-%d", owner[:6], strings.ToLower(string(r.ID)), r.Generation))
-}
-
 // Create makes the container of r, and for a pet its volumes. It returns the one that is there when there is one.
 func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Handle, error) {
-	h := handleOf(r)
+	h := r.Handle()
 	if there, err := p.existing(ctx, h, r); there || err != nil {
 		return h, err
 	}
@@ -103,7 +96,7 @@ func (p *Provider) existing(ctx context.Context, h sandbox.Handle, r *sandbox.Re
 	case err != nil:
 		return false, p.fail("look for a box", err)
 	}
-	for name, value := range labelsOf(r) {
+	for name, value := range r.Labels() {
 		if c.Container.Config == nil || c.Container.Config.Labels[name] != value {
 			return false, &agent.Error{
 				Kind: agent.Conflict, Msg: fmt.Sprintf("%s: there is a container %s that is not of this server: its label %s is not %s", p.name, h, name, value),
@@ -191,16 +184,12 @@ func (p *Provider) image(ctx context.Context, name string, e *engine) (foundImag
 	}
 }
 
-func labelsOf(r *sandbox.Request) map[string]string {
-	return map[string]string{sandbox.OwnerLabel: r.Owner, sandbox.BoxLabel: string(r.ID), sandbox.GenerationLabel: fmt.Sprint(r.Generation)}
-}
-
 func configOf(r *sandbox.Request, image foundImage) *container.Config {
 	c := &container.Config{
 		Image: image.ref, Hostname: "box", User: fmt.Sprintf("%d:%d", sandbox.UserID, sandbox.UserID), WorkingDir: sandbox.Workspace,
 		Entrypoint: []string{sandbox.Driver}, Cmd: r.Args,
 		OpenStdin: true, StdinOnce: true, AttachStdin: true, // for the boot payload, and closed after it
-		StopSignal: "SIGTERM", Labels: labelsOf(r), Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // whatever the image says
+		StopSignal: "SIGTERM", Labels: r.Labels(), Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // whatever the image says
 	}
 	if _, ok := r.Variables["HOME"]; !ok {
 		c.Env = append(c.Env, "HOME="+sandbox.Home) // which the image need not know

@@ -1,5 +1,5 @@
 // Package docker makes boxes of Docker Engine and of Podman, by the API that both speak (https://docs.docker.com/reference/api/engine/; Podman at its
-// Docker-compatible socket). It is the only package that knows that API.
+// Docker-compatible socket). Package image, which makes images, speaks it too.
 //
 // A box is one container: no network, a root that cannot be written, no capabilities, no new privileges, the engine's filter of system calls, and bounds for
 // memory, processors, processes and files. Nothing is kept here: a box is found by its name, which is made of owner, sandbox and generation, and by its labels.

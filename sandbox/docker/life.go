@@ -173,7 +173,7 @@ func (p *Provider) Stop(ctx context.Context, h sandbox.Handle, grace time.Durati
 		return err
 	}
 	if s.Phase == sandbox.Paused { // else it cannot hear
-		if err := p.Resume(ctx, h); err != nil && agent.AsError(err).Kind != agent.Conflict {
+		if err := p.Resume(ctx, h); err != nil && agent.KindOf(err) != agent.Conflict {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/phrase"
 )
 
 // statusOf is the answer to a request by the proxy that failed here. What the host itself answers has no Proxy-Status.
@@ -110,11 +111,7 @@ func printable(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(fmt.Sprintf("%.32s %s", method, url), ""))
-	const most = 500
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
+	return phrase.Clip(s, 500)
 }
 
 // What a box may have told of it.

@@ -454,6 +454,18 @@ func TestSocket(t *testing.T) {
 	if code, _ := get(driver.StreamPath + "none"); code != 404 {
 		t.Error(code)
 	}
+	// No header is so long that many of them would fill the host's memory.
+	long, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://box/ai", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long.Header.Set("Cookie", strings.Repeat("a", 128<<10))
+	if res, err := client.Do(long); err == nil {
+		res.Body.Close()
+		if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Error(res.Status)
+		}
+	}
 	// A process in the box that connects and disconnects does not make the driver lost.
 	for range 20 {
 		get(driver.Path)

@@ -117,7 +117,8 @@ func (k *Keeper) newLive(ctx context.Context, rec *agent.SandboxRecord) (*live, 
 		return nil, err
 	}
 	lv := &live{k: k, id: rec.ID, generation: rec.Generation, env: env, cuts: map[int]context.CancelFunc{}, welcome: make(chan struct{})}
-	lv.rec.Store(rec)
+	own := *rec // the caller's changes while this one is read
+	lv.rec.Store(&own)
 	lv.used.Store(rec.Used.UnixMilli())
 	if err := lv.openDoor(&rec.Sandbox); err != nil {
 		return nil, err
@@ -133,7 +134,9 @@ func (k *Keeper) newLive(ctx context.Context, rec *agent.SandboxRecord) (*live, 
 		o.Token = k.token(rec.ID, rec.Generation)
 	}
 	lv.link = link.New(o)
-	lv.server = &http.Server{Handler: lv, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(k.log.Handler(), slog.LevelDebug)}
+	lv.server = &http.Server{
+		Handler: lv, ReadHeaderTimeout: time.Minute, IdleTimeout: idleConn, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(k.log.Handler(), slog.LevelDebug),
+	}
 	lv.served.Go(func() { _ = lv.server.Serve(lv.socket) })
 	return lv, nil
 }
@@ -221,7 +224,7 @@ func (lv *live) renew(ctx context.Context) error {
 	defer cancel()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	for lv.gone() == nil {
+	for lv.link.Err() == nil {
 		select {
 		case <-welcome:
 			return nil
@@ -268,19 +271,6 @@ func (lv *live) state(up bool, _ error) {
 	lv.mu.Unlock()
 }
 
-// gone returns why the driver is lost, or nil.
-func (lv *live) gone() error {
-	st, err := lv.link.Stream()
-	if err == nil {
-		_ = st.Close()
-		return nil
-	}
-	if agent.KindOf(err) == agent.Exhausted { // there are many, so it is there
-		return nil
-	}
-	return err
-}
-
 // connected reports whether a connection of the driver is there now, or of another program in the box that has not been told to leave.
 func (lv *live) connected() bool {
 	lv.mu.Lock()
@@ -302,7 +292,7 @@ func (lv *live) lastUse() time.Time {
 func (lv *live) boot(rec *agent.SandboxRecord) (io.Reader, error) {
 	b, err := json.Marshal(&driver.Boot{
 		Version: driver.Version, Sandbox: rec.ID, Generation: rec.Generation, Socket: sandbox.SocketDir + "/" + sandbox.Socket,
-		Token: lv.k.token(rec.ID, rec.Generation), TraceID: rec.Trace, CA: lv.ca, Keep: rec.Keep == agent.Pet,
+		Token: lv.k.token(rec.ID, rec.Generation), TraceID: rec.Trace, CA: lv.ca,
 	})
 	return strings.NewReader(string(b) + "\n"), err
 }

@@ -399,7 +399,7 @@ func (k *Keeper) alive(ctx context.Context, rec *agent.SandboxRecord) (*live, er
 	if err != nil {
 		return nil, err
 	}
-	if why := lv.gone(); why != nil {
+	if why := lv.link.Err(); why != nil {
 		return nil, k.lose(ctx, rec, why.Error())
 	}
 	if lv.connected() {

@@ -104,7 +104,7 @@ func (k *Keeper) handOver(ctx context.Context, lv *live, rec *agent.SandboxRecor
 	if err := lv.openDoor(&rec.Sandbox); err != nil {
 		return err
 	}
-	if rec.State != agent.SandboxReady || lv.gone() != nil {
+	if rec.State != agent.SandboxReady || lv.link.Err() != nil {
 		return nil
 	}
 	return lv.renew(ctx)

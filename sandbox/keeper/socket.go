@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 )
 
 // socket is a Unix socket all of whose connections can be cut, also those that were taken over from the HTTP server.
@@ -38,8 +39,12 @@ func listen(path string) (*socket, error) {
 	return &socket{Listener: l, conns: map[*socketConn]bool{}}, nil
 }
 
-// maxConns is how many connections a box may have at once. More are closed: they would cost the host files and memory.
-const maxConns = 1024
+// Bounds of a box: what is more would cost the host files and memory.
+const (
+	maxConns  = 1024            // connections at once; more are closed
+	maxHeader = 64 << 10        // bytes of a request's header, which is what a door asks for
+	idleConn  = 2 * time.Minute // of a connection between two requests: most clients drop one after 90 s, and do not meet one that is being closed
+)
 
 func (s *socket) Accept() (net.Conn, error) {
 	for {

@@ -289,22 +289,22 @@ func (k *Keeper) expired(ctx context.Context, rec *agent.SandboxRecord, lv *live
 
 // unused reports whether a sandbox is idle, and no run that is under way is what keeps it.
 func (k *Keeper) unused(ctx context.Context, rec *agent.SandboxRecord, lv *live) (bool, error) {
-	if !k.idle(rec, lv) || rec.Run == "" || k.o.InUse == nil {
-		return k.idle(rec, lv), nil
+	if !k.idle(rec, lv) {
+		return false, nil
+	}
+	if rec.Run == "" || k.o.InUse == nil {
+		return true, nil
 	}
 	used, err := k.o.InUse(ctx, rec.Sandbox)
-	if err != nil || !used {
-		return err == nil, err
-	}
-	if lv != nil {
+	if err == nil && used && lv != nil {
 		lv.touch() // and is asked again when it is idle again
 	}
-	return false, nil
+	return err == nil && !used, err
 }
 
 // check finds out whether a box that is to run does not. The driver of one that was begun and is not ready may not have been started.
 func (k *Keeper) check(ctx context.Context, p sandbox.Provider, lv *live, rec *agent.SandboxRecord) (gone bool, err error) {
-	why := lv.gone()
+	why := lv.link.Err()
 	reason := ""
 	if why != nil {
 		reason = why.Error()

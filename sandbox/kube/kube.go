@@ -189,11 +189,6 @@ func refused(what string, code int, answer []byte) error {
 	return e
 }
 
-func is(err error, k agent.Kind) bool {
-	e := agent.AsError(err)
-	return e != nil && e.Kind == k
-}
-
 // Probe asks for the version, and whether pods may be listed.
 func (p *Provider) Probe(ctx context.Context) agent.SandboxProvider {
 	out := agent.SandboxProvider{Name: p.Name(), Isolation: "container"}

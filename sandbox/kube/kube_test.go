@@ -60,7 +60,7 @@ func phase(t *testing.T, p *Provider, h sandbox.Handle, want sandbox.Phase) sand
 
 func kind(t *testing.T, what string, err error, want agent.Kind) {
 	t.Helper()
-	if !is(err, want) {
+	if agent.KindOf(err) != want {
 		t.Errorf("%s: %v, want %s", what, err, want)
 	}
 }
@@ -243,7 +243,7 @@ func TestPet(t *testing.T) {
 	if got, err := p.ListVolumes(t.Context(), r.Owner); err != nil || !slices.Equal(got, []string{"pet-1"}) {
 		t.Errorf("volumes: %v, %v", got, err)
 	}
-	spec, _ := json.Marshal(s.things[namespace+"pods/"+string(handleOf(r))]["spec"])
+	spec, _ := json.Marshal(s.things[namespace+"pods/"+string(r.Handle())]["spec"])
 	if !strings.Contains(string(spec), `"claimName":"pet-1"`) {
 		t.Errorf("the pod has no claim: %s", spec)
 	}

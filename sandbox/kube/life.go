@@ -24,7 +24,7 @@ const (
 
 // Create makes the pod of r, with its gate; for a pet its claim; and the policy that denies all. It returns the pod that is there when there is one.
 func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Handle, error) {
-	h := handleOf(r)
+	h := r.Handle()
 	labels, err := labelsOf(r)
 	if err != nil {
 		return "", err
@@ -36,7 +36,7 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 		}
 	}
 	policies := p.path("/apis/networking.k8s.io/v1", "networkpolicies", "")
-	if err := p.call(ctx, "make the network policy of boxes", http.MethodPost, policies, jsonType, policyOf(), nil); err != nil && !is(err, agent.Exists) {
+	if err := p.call(ctx, "make the network policy of boxes", http.MethodPost, policies, jsonType, policyOf(), nil); err != nil && agent.KindOf(err) != agent.Exists {
 		return "", err
 	}
 	if r.Volume != "" {
@@ -45,11 +45,11 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 		}
 	}
 	err = p.call(ctx, "make a box", http.MethodPost, p.pod(""), jsonType, podOf(r, p.o.Node, labels), nil)
-	if !is(err, agent.Exists) {
+	if agent.KindOf(err) != agent.Exists {
 		return h, err
 	}
 	there, err := p.get(ctx, h)
-	if is(err, agent.NotFound) {
+	if agent.KindOf(err) == agent.NotFound {
 		return "", &agent.Error{Kind: agent.Unavailable, Msg: fmt.Sprintf("kubernetes: the box %s is being deleted", h), Hint: "try again"}
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *Provider) get(ctx context.Context, h sandbox.Handle) (*pod, error) {
 func (p *Provider) Start(ctx context.Context, h sandbox.Handle, boot io.Reader) error {
 	got, err := p.get(ctx, h)
 	if err != nil {
-		if is(err, agent.NotFound) {
+		if agent.KindOf(err) == agent.NotFound {
 			return &agent.Error{Kind: agent.NotFound, Msg: fmt.Sprintf("kubernetes: there is no box %s", h), Hint: "it was deleted, or never made"}
 		}
 		return err
@@ -82,7 +82,7 @@ func (p *Provider) Start(ctx context.Context, h sandbox.Handle, boot io.Reader) 
 	if got.state().Phase == sandbox.Created {
 		err = p.call(ctx, "start a box", http.MethodPatch, p.pod(string(h)), patchType, open, nil)
 	}
-	if got.state().Phase != sandbox.Created || is(err, agent.Invalid) {
+	if got.state().Phase != sandbox.Created || agent.KindOf(err) == agent.Invalid {
 		return &agent.Error{Kind: agent.Conflict, Msg: fmt.Sprintf("kubernetes: the box %s was started", h), Hint: "a pod is started once; delete it and make another generation"}
 	}
 	if err == nil {
@@ -128,7 +128,7 @@ func (p *Provider) until(ctx context.Context, what string, last *string, done fu
 // Inspect says where a box stands.
 func (p *Provider) Inspect(ctx context.Context, h sandbox.Handle) (sandbox.State, error) {
 	got, err := p.get(ctx, h)
-	if is(err, agent.NotFound) {
+	if agent.KindOf(err) == agent.NotFound {
 		return sandbox.State{Phase: sandbox.Absent}, nil
 	}
 	if err != nil {
@@ -152,13 +152,13 @@ func (p *Provider) Delete(ctx context.Context, h sandbox.Handle) error { return 
 func (p *Provider) remove(ctx context.Context, h sandbox.Handle, grace int) error {
 	options := object{"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace, "propagationPolicy": "Background"}
 	err := p.call(ctx, "delete a box", http.MethodDelete, p.pod(string(h)), jsonType, options, nil)
-	if err != nil && !is(err, agent.NotFound) {
+	if err != nil && agent.KindOf(err) != agent.NotFound {
 		return err
 	}
 	last := "it is there"
 	return p.until(ctx, "end", &last, func() (bool, error) {
 		_, err := p.get(ctx, h)
-		if is(err, agent.NotFound) {
+		if agent.KindOf(err) == agent.NotFound {
 			return true, nil
 		}
 		return false, err
@@ -192,7 +192,7 @@ func (p *Provider) claim(name string) string {
 
 func (p *Provider) ensureClaim(ctx context.Context, r *sandbox.Request) error {
 	err := p.call(ctx, "make the volume "+r.Volume, http.MethodPost, p.claim(""), jsonType, claimOf(r, p.o.StorageClass), nil)
-	if !is(err, agent.Exists) {
+	if agent.KindOf(err) != agent.Exists {
 		return err
 	}
 	var there struct {
@@ -210,7 +210,7 @@ func (p *Provider) ensureClaim(ctx context.Context, r *sandbox.Request) error {
 // DeleteVolume deletes what was kept of a pet. Kubernetes does so when no box has it any more.
 func (p *Provider) DeleteVolume(ctx context.Context, name string) error {
 	err := p.call(ctx, "delete the volume "+name, http.MethodDelete, p.claim(name), "", nil, nil)
-	if is(err, agent.NotFound) {
+	if agent.KindOf(err) == agent.NotFound {
 		return nil
 	}
 	return err

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"regexp"
 	"slices"
@@ -107,16 +106,11 @@ func (p *pod) why() string {
 	return p.state().Reason
 }
 
-func handleOf(r *sandbox.Request) sandbox.Handle {
-	owner := sha256.Sum256([]byte(r.Owner))
-	return sandbox.Handle(fmt.Sprintf("skep-%x-%s-%d", owner[:6], strings.ToLower(string(r.ID)), r.Generation))
-}
-
 var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 // labelsOf returns the labels of a box; an owner that is none of a label's values is Invalid.
 func labelsOf(r *sandbox.Request) (map[string]string, error) {
-	labels := map[string]string{sandbox.OwnerLabel: r.Owner, sandbox.BoxLabel: string(r.ID), sandbox.GenerationLabel: fmt.Sprint(r.Generation)}
+	labels := r.Labels()
 	for name, value := range labels {
 		if !labelValue.MatchString(value) {
 			return nil, &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf("kubernetes: %q is no value of the label %s", value, name), Hint: "it has letters, digits, . _ and -, and at most 63 of them"}
@@ -172,7 +166,7 @@ func podOf(r *sandbox.Request, node string, labels map[string]string) object {
 	if r.Runtime != "" {
 		spec["runtimeClassName"] = r.Runtime
 	}
-	return object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": string(handleOf(r)), "labels": labels}, "spec": spec}
+	return object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": string(r.Handle()), "labels": labels}, "spec": spec}
 }
 
 func environ(variables map[string]string) []object {

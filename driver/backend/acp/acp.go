@@ -68,9 +68,7 @@ func (b *Backend) Start(ctx context.Context, p *driver.Prompt, env *backend.Env,
 	s.conn = jsonrpc.New(s.proc, &jsonrpc.Options{Notify: s.notify, Ask: s.ask, Junk: s.book.Unparsed})
 	go s.run()
 	if err := s.open(ctx, p); err != nil {
-		err = turn.Abandon(b.spec.Title, s.proc, err)
-		<-s.book.Done()
-		return nil, err
+		return nil, s.book.Abandon(s.proc, err)
 	}
 	return s, nil
 }
@@ -78,7 +76,7 @@ func (b *Backend) Start(ctx context.Context, p *driver.Prompt, env *backend.Env,
 // run is the session's goroutine, which lives as long as the agent.
 func (s *session) run() {
 	_ = s.conn.Run() // what ended the reading ends the program, too
-	s.book.End(turn.Reap(s.proc))
+	s.book.End(stdio.Reap(s.proc))
 }
 
 // welcome is the answer to initialize.
@@ -254,7 +252,7 @@ func (s *session) withdraw(ask string, w waiting) {
 // Close interrupts the turn, without which some do not see the end of their input, and ends the agent by that.
 func (s *session) Close(ctx context.Context) error {
 	_ = s.Interrupt(ctx) // it may be dead
-	return turn.Close(ctx, s.proc, s.book.Done())
+	return s.book.Shut(ctx, s.proc)
 }
 
 // Done is closed when the agent has exited.
@@ -359,9 +357,7 @@ func (s *session) wait(w waiting, kind, ask string, data any, reply func(*driver
 	s.mu.Lock()
 	s.asks[ask] = w
 	s.mu.Unlock()
-	s.book.Ask(ask, kind, data, stdio.Asked{
-		Question: kind == driver.QuestionAsked, Answer: func(_ context.Context, a *driver.Answer) error { return s.conn.Reply(w.id, reply(a)) },
-	})
+	s.book.Ask(ask, kind, data, func(_ context.Context, a *driver.Answer) error { return s.conn.Reply(w.id, reply(a)) })
 	if !s.book.WasCut() {
 		return
 	}

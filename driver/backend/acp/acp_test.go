@@ -13,10 +13,10 @@ func TestOpenCode(t *testing.T) {
 	j := journey{
 		new: func() backend.Backend { return acp.OpenCode() }, cli: backendtest.CLI{Name: "opencode"}, elsewhere: []string{"registry."},
 		write: func(path, text string) script.Call {
-			return call("write", map[string]any{"filePath": path, "content": text})
+			return backendtest.Call("write", map[string]any{"filePath": path, "content": text})
 		},
 		shell: func(command string) script.Call {
-			return call("bash", map[string]any{"command": command, "description": "Make a file"})
+			return backendtest.Call("bash", map[string]any{"command": command, "description": "Make a file"})
 		},
 	}
 	j.travel(t)
@@ -26,9 +26,11 @@ func TestGemini(t *testing.T) {
 	j := journey{
 		new: func() backend.Backend { return acp.Gemini() }, cli: backendtest.CLI{Name: "gemini"}, noDir: true,
 		write: func(path, text string) script.Call {
-			return call("write_file", map[string]any{"file_path": path, "content": text})
+			return backendtest.Call("write_file", map[string]any{"file_path": path, "content": text})
 		},
-		shell: func(command string) script.Call { return call("run_shell_command", map[string]any{"command": command}) },
+		shell: func(command string) script.Call {
+			return backendtest.Call("run_shell_command", map[string]any{"command": command})
+		},
 	}
 	j.travel(t)
 }

@@ -35,14 +35,6 @@ type journey struct {
 	model string
 }
 
-func call(name string, args any) script.Call {
-	b, err := json.Marshal(args)
-	if err != nil {
-		panic(err)
-	}
-	return script.Call{Name: name, Args: b}
-}
-
 const fileText = "Hello from the model.\n"
 
 // script is what the model says. Prompts end in a word, by which it knows them.
@@ -160,13 +152,7 @@ var settings = map[string]string{
 func (j *journey) hostile() {
 	j.t.Helper()
 	for name, text := range settings {
-		path := filepath.Join(j.r.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			j.t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			j.t.Fatal(err)
-		}
+		j.r.Put(name, text)
 	}
 }
 

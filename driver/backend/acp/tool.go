@@ -276,12 +276,12 @@ func (s *session) askPermission(id jsonrpc.ID, raw json.RawMessage) {
 	s.begin(c)
 	d := driver.PermissionData{ID: s.book.NewID(), Tool: c.tool(), Reason: c.Title}
 	d.Action, d.Args = s.judged(c)
-	if len(d.Args) > turn.MaxArgs {
+	if len(d.Args) > stdio.MaxArgs {
 		s.book.Log("the agent wanted to do what is too long to be judged, which was refused: " + c.tool())
 		_ = s.conn.Reply(id, deny)
 		return
 	}
-	if d.Action != driver.ActionTool && len(raw) <= turn.MaxInput {
+	if d.Action != driver.ActionTool && len(raw) <= stdio.MaxInput {
 		d.Input = raw
 	}
 	s.wait(waiting{id, cancelled}, driver.PermissionAsked, d.ID, d, func(a *driver.Answer) any {

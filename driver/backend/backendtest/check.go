@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/skep-dev/skep/driver"
@@ -47,6 +48,11 @@ func Envelope(list []driver.Event) error {
 		}
 	}
 	return nil
+}
+
+// Known returns the events without those of what was not understood, which Envelope does not take.
+func Known(list []driver.Event) []driver.Event {
+	return slices.DeleteFunc(slices.Clone(list), func(e driver.Event) bool { return e.Type == driver.Unparsed })
 }
 
 type envelope struct {

@@ -26,11 +26,11 @@ type Matrix struct {
 	Edit  func(path, text string) script.Call // calls the CLI's own tool that makes a file; path is absolute
 	Run   func(command string) script.Call    // calls its shell, if it has one
 
-	EditAs    string                     // action under which it asks about Edit; driver.ActionEdit unless given
-	Reasons   bool                       // tells the model why it was refused
-	Elsewhere []string                   // hosts that it asks for although nobody wants it to
-	Wait      time.Duration              // see Options
-	Prepare   func(t testing.TB, r *Rig) // before the CLI starts
+	EditAs    string        // action under which it asks about Edit; driver.ActionEdit unless given
+	Reasons   bool          // tells the model why it was refused
+	Elsewhere []string      // hosts that it asks for although nobody wants it to
+	Wait      time.Duration // see Options
+	Prepare   func(*Rig)    // before the CLI starts
 }
 
 // What is said in the matrix. Each prompt ends in a word of its own, by which the script knows it.
@@ -67,18 +67,31 @@ func (m *Matrix) script(dir string) string {
 // Rig returns a rig for the matrix's CLI, with its script.
 func (m *Matrix) Rig(t testing.TB) *Rig {
 	t.Helper()
-	r := New(t, m.New(), &Options{CLI: m.CLI, Names: m.Names, Wait: m.Wait, Lines: m.script})
-	if m.Prepare != nil {
-		m.Prepare(t, r)
-	}
+	r := m.rig(t, &Options{Lines: m.script})
 	t.Cleanup(func() {
-		Check(t, r)
 		for _, host := range r.Elsewhere() {
 			if !slices.Contains(m.Elsewhere, host) {
 				t.Errorf("the CLI wanted to reach %s", host)
 			}
 		}
 	})
+	return r
+}
+
+// Scripted returns a rig for the matrix's CLI whose model says the turns, one after the other.
+func (m *Matrix) Scripted(t testing.TB, turns ...string) *Rig {
+	t.Helper()
+	return m.rig(t, &Options{Script: strings.Join(turns, "\n")})
+}
+
+func (m *Matrix) rig(t testing.TB, o *Options) *Rig {
+	t.Helper()
+	o.CLI, o.Names, o.Wait = m.CLI, m.Names, m.Wait
+	r := New(t, m.New(), o)
+	if m.Prepare != nil {
+		m.Prepare(r)
+	}
+	t.Cleanup(func() { Check(t, r) })
 	return r
 }
 
@@ -209,12 +222,25 @@ func sameTree(t *testing.T, r *Rig, want map[string]string) {
 	}
 }
 
-func (m *Matrix) allow(t *testing.T) {
+// begin starts the CLI, and a turn under a policy.
+func (m *Matrix) begin(t *testing.T, text string) (*Rig, backend.Session) {
+	t.Helper()
 	r := m.Rig(t)
-	p := m.prompt(askWrite, false)
+	p := m.prompt(text, false)
 	s := r.Start(p)
 	r.Prompt(s, p)
-	d := m.asked(t, r, m.edit(), filepath.Join(r.Dir, fileName))
+	return r, s
+}
+
+// beginEdit begins a turn, and waits until the CLI asks to make the file.
+func (m *Matrix) beginEdit(t *testing.T) (*Rig, backend.Session, driver.PermissionData) {
+	t.Helper()
+	r, s := m.begin(t, askWrite)
+	return r, s, m.asked(t, r, m.edit(), filepath.Join(r.Dir, fileName))
+}
+
+func (m *Matrix) allow(t *testing.T) {
+	r, s, d := m.beginEdit(t)
 	answer(t, r, s, driver.Answer{ID: d.ID, Allow: true})
 	gone(t, s, d.ID)
 	completed(t, Data[driver.TurnEnd](t, r.Wait(driver.TurnEnded)), "All done, in the end.")
@@ -252,11 +278,7 @@ func (m *Matrix) wrote(t *testing.T, r *Rig) {
 }
 
 func (m *Matrix) deny(t *testing.T) {
-	r := m.Rig(t)
-	p := m.prompt(askWrite, false)
-	s := r.Start(p)
-	r.Prompt(s, p)
-	d := m.asked(t, r, m.edit(), filepath.Join(r.Dir, fileName))
+	r, s, d := m.beginEdit(t)
 	answer(t, r, s, driver.Answer{ID: d.ID, Message: refusal})
 	end := Data[driver.TurnEnd](t, r.Wait(driver.TurnEnded))
 	if end.Status != driver.TurnCompleted && end.Status != driver.TurnInterrupted {
@@ -279,10 +301,7 @@ func (m *Matrix) run(t *testing.T) {
 	if m.Run == nil {
 		t.Skip("it has no shell")
 	}
-	r := m.Rig(t)
-	p := m.prompt(askRun, false)
-	s := r.Start(p)
-	r.Prompt(s, p)
+	r, s := m.begin(t, askRun)
 	d := m.asked(t, r, driver.ActionRun, "")
 	answer(t, r, s, driver.Answer{ID: d.ID, Allow: true})
 	completed(t, Data[driver.TurnEnd](t, r.Wait(driver.TurnEnded)), "All done, in the end.")
@@ -302,13 +321,11 @@ func (m *Matrix) all(t *testing.T) {
 }
 
 func (m *Matrix) interrupt(t *testing.T) {
-	r := m.Rig(t)
-	p := m.prompt(askSlow, false)
-	s := r.Start(p)
-	r.Prompt(s, p)
+	r, s := m.begin(t, askSlow)
 	for range 3 {
 		r.Wait(driver.TextDelta)
 	}
+	p := m.prompt(askAgain, false)
 	if err := s.Prompt(t.Context(), &p); agent.KindOf(err) != agent.Conflict {
 		t.Errorf("a second turn at once is %v, want a conflict", err)
 	}
@@ -326,16 +343,11 @@ func (m *Matrix) interrupt(t *testing.T) {
 	r.until("the request of the turn was given up", func() bool {
 		return slices.ContainsFunc(r.Requests(), func(q Request) bool { return q.Gone })
 	})
-	p = m.prompt(askAgain, false)
 	completed(t, r.Turn(s, p), "Here I am again.")
 }
 
 func (m *Matrix) withdraw(t *testing.T) {
-	r := m.Rig(t)
-	p := m.prompt(askWrite, false)
-	s := r.Start(p)
-	r.Prompt(s, p)
-	d := m.asked(t, r, m.edit(), filepath.Join(r.Dir, fileName))
+	r, s, d := m.beginEdit(t)
 	if err := s.Interrupt(t.Context()); err != nil {
 		t.Fatalf("interrupt: %v", err)
 	}
@@ -397,21 +409,14 @@ func (m *Matrix) fails(t *testing.T) {
 }
 
 func (m *Matrix) killed(t *testing.T) {
-	r := m.Rig(t)
-	p := m.prompt(askSlow, false)
-	s := r.Start(p)
-	r.Prompt(s, p)
+	r, s := m.begin(t, askSlow)
 	r.Wait(driver.TextDelta)
 	r.Kill()
 	m.died(t, r, s)
 }
 
 func (m *Matrix) killedAsking(t *testing.T) {
-	r := m.Rig(t)
-	p := m.prompt(askWrite, false)
-	s := r.Start(p)
-	r.Prompt(s, p)
-	d := m.asked(t, r, m.edit(), filepath.Join(r.Dir, fileName))
+	r, s, d := m.beginEdit(t)
 	r.Kill()
 	if got := Data[driver.PermissionData](t, r.Wait(driver.PermissionWithdrawn)); got.ID != d.ID {
 		t.Errorf("%q was withdrawn, want %q", got.ID, d.ID)

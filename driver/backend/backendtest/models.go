@@ -3,6 +3,7 @@ package backendtest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"sync"
@@ -22,6 +23,15 @@ import (
 
 // modelKey is what the gateway lets in.
 const modelKey = "skm_the-key-of-one-run"
+
+// Call is a call of a tool that the model makes, for scripts.
+func Call(name string, args any) script.Call {
+	b, err := json.Marshal(args)
+	if err != nil {
+		panic(err)
+	}
+	return script.Call{Name: name, Args: b}
+}
 
 // Request is one that came to the gateway.
 type Request struct {

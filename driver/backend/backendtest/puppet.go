@@ -88,6 +88,17 @@ func (p *Puppet) Exit(d driver.ProcessData) {
 	})
 }
 
+// Babble says what may be anything, and exits. Once done is closed, what was told in between has to be in order; what was not understood may be anywhere.
+func (p *Puppet) Babble(in []byte, done <-chan struct{}) {
+	p.t.Helper()
+	p.Say(string(in))
+	p.Exit(driver.ProcessData{})
+	<-done
+	if err := Envelope(Known(p.Events())); err != nil {
+		p.t.Error(err)
+	}
+}
+
 // Process is what Spawn of its Env returns.
 func (p *Puppet) Process() backend.Process { return limb{p} }
 

@@ -246,6 +246,20 @@ func (r *Rig) Tree() map[string]string {
 	return tree
 }
 
+// Put writes a file, within the workspace unless its path is absolute. Folders that are missing are made.
+func (r *Rig) Put(path, text string) {
+	r.t.Helper()
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.Dir, path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // end sees to it that no process is left, and tells of a failure what came.
 func (r *Rig) end() {
 	r.mu.Lock()

@@ -35,9 +35,9 @@ func (s *session) asks(f *frame) bool {
 		return false
 	}
 	if q, ok := questionsOf(&w); ok {
-		s.Ask(f.ID, driver.QuestionAsked, q.data(f.ID), stdio.Asked{Question: true, Answer: func(ctx context.Context, a *driver.Answer) error {
+		s.Ask(f.ID, driver.QuestionAsked, q.data(f.ID), func(ctx context.Context, a *driver.Answer) error {
 			return s.decide(ctx, f.ID, q.answer(&w, a))
-		}})
+		})
 		return true
 	}
 	if s.all {
@@ -46,20 +46,17 @@ func (s *session) asks(f *frame) bool {
 	}
 	action, args := actionOf(w.Tool, w.Input, s.dir)
 	d := driver.PermissionData{ID: f.ID, Tool: w.Tool, Action: action, Args: args, Reason: w.Reason}
-	if action != driver.ActionTool && len(w.Input) <= maxInput { // else it is in Args, or would make the event so large that it is cut
+	if action != driver.ActionTool && len(w.Input) <= stdio.MaxInput { // else it is in Args, or would make the event so large that it is cut
 		d.Input = w.Input
 	}
-	s.Ask(f.ID, driver.PermissionAsked, d, stdio.Asked{Answer: func(ctx context.Context, a *driver.Answer) error {
+	s.Ask(f.ID, driver.PermissionAsked, d, func(ctx context.Context, a *driver.Answer) error {
 		if a.Allow {
 			return s.decide(ctx, f.ID, allowed(w.Input))
 		}
 		return s.decide(ctx, f.ID, denied(a.Message))
-	}})
+	})
 	return true
 }
-
-// maxInput is how much of what a tool is called with is told besides what is judged.
-const maxInput = 16 << 10
 
 // decide sends a decision.
 func (s *session) decide(ctx context.Context, id string, decision map[string]any) error {

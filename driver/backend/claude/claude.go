@@ -111,7 +111,6 @@ func environment(p *driver.Prompt, env *backend.Env) map[string]string {
 		"HOME":               env.Home,
 		"ANTHROPIC_BASE_URL": env.Models, "ANTHROPIC_API_KEY": env.Key,
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_INSTALLATION_CHECKS": "1",
-		"CLAUDE_CODE_MAX_RETRIES":       "2", // the gateway tries again by itself
 		"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1", // else it has no plan that could be told
 		"IS_SANDBOX":                    "1", // without it, root may not have bypassPermissions
 	}

@@ -1,7 +1,6 @@
 package claude_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/skep-dev/skep/driver/backend"
@@ -16,20 +15,12 @@ func matrix() *backendtest.Matrix {
 	return &backendtest.Matrix{
 		New: func() backend.Backend { return claude.New() }, CLI: cli, Reasons: true,
 		Edit: func(path, text string) script.Call {
-			return call("Write", map[string]any{"file_path": path, "content": text})
+			return backendtest.Call("Write", map[string]any{"file_path": path, "content": text})
 		},
 		Run: func(command string) script.Call {
-			return call("Bash", map[string]any{"command": command, "description": "Make a file"})
+			return backendtest.Call("Bash", map[string]any{"command": command, "description": "Make a file"})
 		},
 	}
-}
-
-func call(name string, args any) script.Call {
-	b, err := json.Marshal(args)
-	if err != nil {
-		panic(err)
-	}
-	return script.Call{Name: name, Args: b}
 }
 
 func TestMatrix(t *testing.T) { matrix().Test(t) }

@@ -41,7 +41,7 @@ func newSession(p *driver.Prompt, id string, proc backend.Process, sink func(dri
 // read reads what the CLI writes until it has ended.
 func (s *session) read() {
 	_ = stdio.Lines(s.proc, stdio.MaxLine, s.frame)
-	how := s.proc.Wait()
+	how := stdio.Reap(s.proc)
 	s.said.close(s)
 	s.End(how)
 	s.ask.End()
@@ -166,5 +166,5 @@ func (s *session) Close(ctx context.Context) error {
 		_ = s.Interrupt(short)
 		cancel()
 	}
-	return stdio.Close(ctx, "Claude Code", s.proc, s.Done())
+	return s.Shut(ctx, s.proc)
 }

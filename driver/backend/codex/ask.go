@@ -77,12 +77,12 @@ func (s *session) permit(id jsonrpc.ID, d driver.PermissionData, args, allow, de
 		_ = s.conn.Reply(id, allow)
 		return
 	}
-	if len(d.Args) > turn.MaxArgs {
+	if len(d.Args) > stdio.MaxArgs {
 		s.book.Log("Codex wanted to do what is too long to be judged, which was refused: " + d.Tool)
 		_ = s.conn.Reply(id, deny)
 		return
 	}
-	if len(d.Input) > turn.MaxInput {
+	if len(d.Input) > stdio.MaxInput {
 		d.Input = nil
 	}
 	d.ID = s.book.NewID()
@@ -115,9 +115,7 @@ func (s *session) because(why string) {
 // open keeps what is asked, so that Codex can take it back.
 func (s *session) open(id jsonrpc.ID, kind, ask string, data any, answer func(*driver.Answer) error) {
 	s.asks[string(id)] = ask
-	s.book.Ask(ask, kind, data, stdio.Asked{
-		Question: kind == driver.QuestionAsked, Answer: func(_ context.Context, a *driver.Answer) error { return answer(a) },
-	})
+	s.book.Ask(ask, kind, data, func(_ context.Context, a *driver.Answer) error { return answer(a) })
 }
 
 func decide(word string) any { return map[string]any{"decision": word} }

@@ -15,6 +15,7 @@ import (
 	"github.com/skep-dev/skep/driver"
 	"github.com/skep-dev/skep/driver/backend"
 	"github.com/skep-dev/skep/driver/backend/jsonrpc"
+	"github.com/skep-dev/skep/driver/backend/stdio"
 	"github.com/skep-dev/skep/driver/backend/turn"
 )
 
@@ -84,9 +85,7 @@ func (b *Backend) Start(ctx context.Context, p *driver.Prompt, env *backend.Env,
 	s.conn = jsonrpc.New(s.proc, &jsonrpc.Options{Bare: true, Notify: s.notify, Ask: s.ask, Junk: s.book.Unparsed})
 	go s.run()
 	if err := s.begin(ctx, p); err != nil {
-		err = turn.Abandon(title, s.proc, err)
-		<-s.book.Done()
-		return nil, err
+		return nil, s.book.Abandon(s.proc, err)
 	}
 	return s, nil
 }
@@ -94,7 +93,7 @@ func (b *Backend) Start(ctx context.Context, p *driver.Prompt, env *backend.Env,
 // run is the session's goroutine, which lives as long as the CLI.
 func (s *session) run() {
 	_ = s.conn.Run() // what ended the reading ends the program, too
-	s.book.End(turn.Reap(s.proc))
+	s.book.End(stdio.Reap(s.proc))
 }
 
 // arguments are those of the program. They go before what a file of configuration in the home says, and what that of a repository says.
@@ -271,7 +270,7 @@ func (s *session) Interrupt(context.Context) error {
 }
 
 // Close ends the app-server by the end of its input, which also ends a turn.
-func (s *session) Close(ctx context.Context) error { return turn.Close(ctx, s.proc, s.book.Done()) }
+func (s *session) Close(ctx context.Context) error { return s.book.Shut(ctx, s.proc) }
 
 // Done is closed when the app-server has exited.
 func (s *session) Done() <-chan struct{} { return s.book.Done() }

@@ -34,9 +34,9 @@ func (s *session) asks(r *record) bool {
 		if r.Method == "confirm" {
 			d.Options = []string{"yes", "no"}
 		}
-		s.Ask(r.ID, driver.QuestionAsked, d, stdio.Asked{Question: true, Answer: func(ctx context.Context, a *driver.Answer) error {
+		s.Ask(r.ID, driver.QuestionAsked, d, func(ctx context.Context, a *driver.Answer) error {
 			return s.send(ctx, dialog(r, a))
-		}})
+		})
 	case "notify":
 		s.log(errorText(r.Message))
 	case "setStatus":
@@ -77,18 +77,15 @@ func (s *session) permission(r *record) bool {
 	}
 	action, args := s.actionOf(w.Tool, w.Input)
 	d := driver.PermissionData{ID: r.ID, Tool: w.Tool, Action: action, Args: args}
-	if action != driver.ActionTool && len(w.Input) <= maxInput { // else it is in Args, or would make the event so large that it is cut
+	if action != driver.ActionTool && len(w.Input) <= stdio.MaxInput { // else it is in Args, or would make the event so large that it is cut
 		d.Input = w.Input
 	}
-	s.Ask(r.ID, driver.PermissionAsked, d, stdio.Asked{Answer: func(ctx context.Context, a *driver.Answer) error {
+	s.Ask(r.ID, driver.PermissionAsked, d, func(ctx context.Context, a *driver.Answer) error {
 		said, _ := json.Marshal(map[string]any{"allow": a.Allow, "message": a.Message}) // of texts
 		return s.send(ctx, map[string]any{"type": "extension_ui_response", "id": r.ID, "value": string(said)})
-	}})
+	})
 	return true
 }
-
-// maxInput is how much of what a tool is called with is told besides what is judged.
-const maxInput = 16 << 10
 
 // actionOf is what a call of a tool is to the policy, and its arguments.
 func (s *session) actionOf(name string, input json.RawMessage) (action string, args json.RawMessage) {

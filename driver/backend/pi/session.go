@@ -42,7 +42,7 @@ func newSession(p *driver.Prompt, home string, proc backend.Process, sink func(d
 // read reads what pi writes until it has ended.
 func (s *session) read() {
 	_ = stdio.Lines(s.proc, stdio.MaxLine, s.line)
-	how := s.proc.Wait()
+	how := stdio.Reap(s.proc)
 	s.said.close(s)
 	s.End(how)
 	s.ask.End()
@@ -126,5 +126,5 @@ func (s *session) Close(ctx context.Context) error {
 		_ = s.Interrupt(short)
 		cancel()
 	}
-	return stdio.Close(ctx, "pi", s.proc, s.Done())
+	return s.Shut(ctx, s.proc)
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/driver/backend"
 )
 
 // Calls are requests to a CLI that names each in its answer.
@@ -96,21 +95,4 @@ func (c *Calls) End() {
 		answer <- reply{err: c.of.Gone()}
 		delete(c.open, id)
 	}
-}
-
-// FailedStart says why a CLI did not start: by what it wrote before it ended, if it did, else by err. lost is what it writes when it does not know the session
-// that it was to resume, if it was to.
-func (s *Session) FailedStart(err error, p backend.Process, resume bool, lost string) error {
-	select {
-	case <-s.Done():
-	default:
-		return err
-	}
-	how := p.Wait()
-	f := Died(s.name, how)
-	out := &agent.Error{Kind: f.Kind, Msg: s.name + " did not start: " + f.Message, Hint: f.Hint}
-	if resume && strings.Contains(how.Tail, lost) {
-		out.Kind, out.Hint = agent.NotFound, "the session is kept in the home of the box that it began in; begin a new one"
-	}
-	return out
 }

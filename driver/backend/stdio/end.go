@@ -2,72 +2,78 @@ package stdio
 
 import (
 	"context"
-	"net/http"
-	"os"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/driver"
 	"github.com/skep-dev/skep/driver/backend"
 )
+
+// grace is how long a program that has closed its output may take to end.
+const grace = 5 * time.Second
+
+// Reap waits for the end of a program whose output has ended, and makes it end when it does not.
+func Reap(p backend.Process) driver.ProcessData {
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-p.Done():
+	case <-late.C:
+		_ = p.Signal("KILL", true) // it has ended, or will
+	}
+	return p.Wait()
+}
 
 // politely is how long a CLI may take to end after its input has ended.
 const politely = 3 * time.Second
 
-// Close ends a CLI that is in no turn: by the end of its input, then by a signal. It returns when done is closed, or ctx has ended.
-func Close(ctx context.Context, name string, p backend.Process, done <-chan struct{}) error {
+// Shut ends a CLI that is in no turn: by the end of its input, then by a signal. It returns when the session has ended, or ctx has.
+func (s *Session) Shut(ctx context.Context, p backend.Process) error {
 	_ = p.CloseInput()
 	wait := time.NewTimer(politely)
 	defer wait.Stop()
 	select {
-	case <-done:
+	case <-s.Done():
 		return nil
 	case <-wait.C:
 		_ = p.Signal("TERM", true)
 	case <-ctx.Done():
 	}
 	select {
-	case <-done:
+	case <-s.Done():
 		return nil
 	case <-ctx.Done():
-		return &agent.Error{Kind: agent.Unavailable, Msg: name + " does not end", Err: ctx.Err()}
+		return &agent.Error{Kind: agent.Unavailable, Msg: s.name + " does not end", Err: ctx.Err()}
 	}
 }
 
-// maxImage bounds an image that is shown to a model.
-const maxImage = 8 << 20
-
-// Image is one that is shown to a model.
-type Image struct {
-	Type string // such as image/png
-	Data []byte
+// Abandon ends a program that could not be started well, waits for the end of the session, and returns why, as an error of the vocabulary.
+func (s *Session) Abandon(p backend.Process, err error) error {
+	_ = p.CloseInput()
+	_ = p.Signal("KILL", true)
+	text := fmt.Sprintf("%s did not start: %s", s.name, err)
+	if tail := strings.TrimSpace(strings.ToValidUTF8(p.Wait().Tail, "\uFFFD")); tail != "" {
+		text += ": " + driver.CutTail(tail, 1000)
+	}
+	<-s.Done()
+	return &agent.Error{Kind: agent.Unavailable, Msg: text, Err: err, Hint: "look at what the image has: the version of the CLI, and what it needs to run"}
 }
 
-// Images reads images, whose paths may be within dir. What is none is Invalid.
-func Images(paths []string, dir string) (list []Image, err error) {
-	for _, path := range paths {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		st, err := os.Stat(path)
-		switch {
-		case err != nil:
-			return nil, agent.Errorf(agent.Invalid, "the image %.200s cannot be read: %s", path, err)
-		case !st.Mode().IsRegular():
-			return nil, agent.Errorf(agent.Invalid, "%.200s is no file", path)
-		case st.Size() > maxImage:
-			return nil, agent.Errorf(agent.Invalid, "the image %.200s has %d bytes: %d are allowed", path, st.Size(), maxImage)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, agent.Errorf(agent.Invalid, "the image %.200s cannot be read: %s", path, err)
-		}
-		typ := http.DetectContentType(b)
-		if !strings.HasPrefix(typ, "image/") {
-			return nil, agent.Errorf(agent.Invalid, "%.200s is no image", path)
-		}
-		list = append(list, Image{typ, b})
+// FailedStart says why a CLI did not start: by what it wrote before it ended, if it did, else by err. lost is what it writes when it does not know the session
+// that it was to resume, if it was to.
+func (s *Session) FailedStart(err error, p backend.Process, resume bool, lost string) error {
+	select {
+	case <-s.Done():
+	default:
+		return err
 	}
-	return list, nil
+	how := p.Wait()
+	f := Died(s.name, how)
+	out := &agent.Error{Kind: f.Kind, Msg: s.name + " did not start: " + f.Message, Hint: f.Hint}
+	if resume && strings.Contains(how.Tail, lost) {
+		out.Kind, out.Hint = agent.NotFound, "the session is kept in the home of the box that it began in; begin a new one"
+	}
+	return out
 }

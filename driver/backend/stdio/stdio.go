@@ -1,4 +1,5 @@
-// Package stdio is what backends share whose CLI speaks lines of JSON: the lines, the requests that wait for an answer, and the state of a session.
+// Package stdio is what backends share whose CLI speaks lines of JSON: the lines, the requests that wait for an answer, the state of a session, and the end of
+// its process. Those of JSON-RPC have package jsonrpc for the requests, and package turn on top of the session.
 package stdio
 
 import (

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
+	"github.com/skep-dev/skep/driver/backend"
 )
 
 // one gives a byte at a time.
@@ -112,7 +114,7 @@ func TestSessionTellsInOrder(t *testing.T) {
 		t.Errorf("a turn in a turn: %v", err)
 	}
 	answered := 0
-	ask := Asked{Answer: func(context.Context, *driver.Answer) error { answered++; return nil }}
+	ask := func(context.Context, *driver.Answer) error { answered++; return nil }
 	for _, id := range []string{"p1", "p2", "p3"} {
 		s.Ask(id, driver.PermissionAsked, driver.PermissionData{ID: id}, ask)
 	}
@@ -166,6 +168,36 @@ func TestSessionDiesAsATurnBegins(t *testing.T) {
 			t.Fatalf("what was told (-want +got):\n%s", diff)
 		}
 	}
+}
+
+// mute is a process that has closed its output, and ends by KILL alone.
+type mute struct {
+	backend.Process
+	done chan struct{}
+}
+
+func (m mute) Done() <-chan struct{} { return m.done }
+
+func (m mute) Signal(name string, group bool) error {
+	if name == "KILL" && group {
+		close(m.done)
+	}
+	return nil
+}
+
+func (m mute) Wait() driver.ProcessData {
+	<-m.done
+	return driver.ProcessData{Signal: "KILL"}
+}
+
+// A CLI that says nothing any more and lives on would leave its turn without an end.
+func TestReap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if d := Reap(mute{done: make(chan struct{})}); d.Signal != "KILL" || time.Since(began) != grace {
+			t.Errorf("after %s it ended by %q", time.Since(began), d.Signal)
+		}
+	})
 }
 
 func TestDied(t *testing.T) {

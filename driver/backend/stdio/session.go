@@ -26,18 +26,21 @@ type Session struct {
 	mu    sync.Mutex // never held while an event is told
 	turn  string
 	dead  bool
-	asked map[string]Asked
+	asked map[string]Answerer
 }
 
-// Asked is a question or a permission that waits for an answer. Answer sends it.
-type Asked struct {
-	Question bool
-	Answer   func(context.Context, *driver.Answer) error
-}
+// Bounds of what is asked.
+const (
+	MaxArgs  = driver.MaxEvent / 2 // bytes of what a policy judges; what is longer is refused, because an event could not have all of it
+	MaxInput = driver.MaxEvent / 4 // bytes of what is told beside
+)
+
+// Answerer sends the answer to a question or a permission.
+type Answerer func(context.Context, *driver.Answer) error
 
 // NewSession returns the state of a session of the CLI that is called name.
 func NewSession(name string, sink func(driver.Event)) *Session {
-	return &Session{name: name, sink: sink, done: make(chan struct{}), asked: map[string]Asked{}}
+	return &Session{name: name, sink: sink, done: make(chan struct{}), asked: map[string]Answerer{}}
 }
 
 // Done is closed by End.
@@ -131,7 +134,7 @@ func (s *Session) Finish(end driver.TurnEnd) {
 func (s *Session) finishLocked(end driver.TurnEnd) {
 	s.mu.Lock()
 	turn, asked := s.turn, s.asked
-	s.turn, s.asked = "", map[string]Asked{}
+	s.turn, s.asked = "", map[string]Answerer{}
 	s.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(asked)) {
 		s.tellLocked(turn, driver.PermissionWithdrawn, id, driver.PermissionData{ID: id})
@@ -177,12 +180,12 @@ func lastLine(tail string) string {
 	return driver.CutText(strings.TrimSpace(lines[len(lines)-1]), 500)
 }
 
-// Ask tells that something is asked, and keeps how it is answered. ask is a PermissionAsked or a QuestionAsked with the id.
-func (s *Session) Ask(id, kind string, data any, a Asked) {
+// Ask tells that something is asked, and keeps how it is answered. kind is PermissionAsked or QuestionAsked, and data has the id.
+func (s *Session) Ask(id, kind string, data any, answer Answerer) {
 	s.order.Lock()
 	defer s.order.Unlock()
 	s.mu.Lock()
-	s.asked[id] = a
+	s.asked[id] = answer
 	turn := s.turn
 	s.mu.Unlock()
 	s.tellLocked(turn, kind, id, data)
@@ -199,7 +202,7 @@ func (s *Session) Withdraw(id string) bool {
 	return true
 }
 
-func (s *Session) take(id string) (Asked, bool) {
+func (s *Session) take(id string) (Answerer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, ok := s.asked[id]
@@ -209,11 +212,11 @@ func (s *Session) take(id string) (Asked, bool) {
 
 // Answer is backend.Session's.
 func (s *Session) Answer(ctx context.Context, a *driver.Answer) error {
-	asked, ok := s.take(a.ID)
+	reply, ok := s.take(a.ID)
 	if !ok {
 		return agent.Errorf(agent.NotFound, "%s does not ask %.80q: it was answered or withdrawn", s.name, a.ID)
 	}
-	if err := asked.Answer(ctx, a); err != nil {
+	if err := reply(ctx, a); err != nil {
 		return &agent.Error{Kind: agent.Unavailable, Msg: s.name + " takes no answers any more", Err: err}
 	}
 	return nil
