@@ -48,8 +48,8 @@ fuzz:   ## every fuzz target for FUZZTIME
 fault:  ## kill, cut power, fill disks and flip bits under both stores, each for FAULTTIME; as root
 	go run ./internal/fault --for $(FAULTTIME)
 
-sim:    ## simulate instances over a store that fails: SEEDS worlds, or one SEED with all that happens in it
-	go test ./internal/sim -count=1 -timeout=0 $(if $(filter-out 0,$(SEED)),-v) -run TestSeeds -seeds=$(SEEDS) -seed=$(SEED)
+sim:    ## simulate instances and runs over a store that fails: SEEDS worlds, or one SEED with all that happens in it
+	go test ./internal/sim -count=1 -timeout=0 $(if $(filter-out 0,$(SEED)),-v) -run Seeds -seeds=$(SEEDS) -seed=$(SEED)
 
 crash:  ## kill servers under load for TIME, or KILLS times, and look at what is left; more flags in FLAGS
 	go run ./internal/crash --for $(TIME) --kills $(KILLS) $(FLAGS)

@@ -37,6 +37,7 @@ type Sandbox struct {
 	Provider    string `json:"provider"`
 	Keep        string `json:"keep"`                // cattle or pet
 	Generation  int64  `json:"generation"`          // of a pet: greater than before when its processes have begun anew
+	Kept        int64  `json:"kept,omitempty"`      // of a pet: another than before when its files have begun anew
 	CLI         string `json:"cli,omitempty"`       // that the agent's record names
 	Workspace   string `json:"workspace,omitempty"` // the folder in which all begins
 }
@@ -147,6 +148,7 @@ type SandboxChanges struct {
 	Commit  string          `json:"commit,omitempty"`
 	Patch   string          `json:"patch,omitempty"`  // path among the files of the session
 	Bundle  string          `json:"bundle,omitempty"` // likewise
+	Usage   string          `json:"usage,omitempty"`  // likewise: what the run has used until then, by the ledger
 	Bytes   int64           `json:"bytes"`
 	Files   int             `json:"files"`   // that were changed
 	Changed []SandboxChange `json:"changed"` // of them, as many as fit

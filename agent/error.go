@@ -55,6 +55,7 @@ type Error struct {
 	Limit Limit         // which limit was hit, when Kind is Exhausted; else NoLimit
 	Pos   Pos           // where in the author's source, when known
 	Stack string        // the author's stack trace, one frame a line, when known
+	Given Kind          // that the author's code gave what it threw, when Kind is Failed; Internal when it gave none
 }
 
 // Pos is a place in an author's source. Line and Column count from 1; a zero Line means unknown.

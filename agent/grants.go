@@ -332,6 +332,11 @@ func (s SecretGrant) covers(u SecretGrant) bool {
 	return len(u.To) > 0
 }
 
+// Has reports whether the grant allows the secret in a request.
+func (s SecretGrant) Has(r Request) bool {
+	return len(s.To) == 0 || slices.ContainsFunc(s.To, func(t Target) bool { return t.Has(r) })
+}
+
 // nameCovers reports whether every name that u stands for is one of t's: "github.*" covers "github.create_issue".
 func nameCovers(t, u string) bool {
 	prefix, open := strings.CutSuffix(t, "*")

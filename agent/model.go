@@ -170,6 +170,14 @@ type ModelLimit struct {
 	Revision int64         `json:"revision"`
 }
 
+// LimitUse is what somebody has used of a limit, of what counts now. What calls under way may use is in it.
+type LimitUse struct {
+	Who      string `json:"who"` // an agent, the id of a key, a user, the app, or "all apps"; "-" for all without a name
+	Requests int64  `json:"requests"`
+	Tokens   int64  `json:"tokens"`
+	Spend    int64  `json:"spend"` // micro-units: a millionth of a dollar
+}
+
 // ModelLeft is what limits leave to whoever asked: of each kind, by the limit that leaves the least.
 type ModelLeft struct {
 	Requests, RequestsOf int64 // of so many; RequestsOf is 0 when nothing bounds them

@@ -57,7 +57,7 @@ type Environment struct {
 	Image       string            `json:"image"`               // as the provider knows it, such as skep/agents:latest
 	Provider    string            `json:"provider,omitempty"`  // docker, podman, kubernetes; the server's first unless given
 	Runtime     string            `json:"runtime,omitempty"`   // of the provider's, such as runsc; the provider's own unless given
-	Packages    []string          `json:"packages,omitempty"`  // that the image is to have: deb:NAME, npm:NAME@VERSION. Kept and shown; the image is not yet compared with it
+	Packages    []string          `json:"packages,omitempty"`  // that the image has to have: deb:NAME, npm:NAME@VERSION, or npm:NAME for any version; one that lacks them is refused
 	Setup       string            `json:"setup,omitempty"`     // a script for sh, run in the workspace before any work, as the user who does the work
 	Variables   map[string]string `json:"variables,omitempty"` // of what runs in it; plain, never secrets
 	Network     []Target          `json:"network,omitempty"`   // what sandboxes may reach besides models, of what the agent is granted; nothing unless given
@@ -105,21 +105,42 @@ type Sandbox struct {
 	Keep        SandboxKeep  `json:"keep,omitempty"`
 	Generation  int64        `json:"generation"` // counts what was made for it, from 1: what is of an older one is deleted
 	State       SandboxState `json:"state"`
+	Kept        int64        `json:"kept,omitempty"`  // of a pet: the generation with which what is kept of it began
 	Error       *RunError    `json:"error,omitempty"` // why it failed or was lost
 	Created     time.Time    `json:"created"`
 	Started     time.Time    `json:"started,omitzero"` // said hello
 	Used        time.Time    `json:"used,omitzero"`
 	Expires     time.Time    `json:"expires,omitzero"`
+
+	Checkpoint SandboxCheckpoint `json:"checkpoint,omitzero"` // the newest, of a pet
 }
 
 // Source names a sandbox of one generation as the source of its events, to who stores each of them once.
 func (s *Sandbox) Source() string { return string(s.ID) + "." + strconv.FormatInt(s.Generation, 10) }
 
+// SandboxCheckpoint is what was taken out of a pet before its box and all that was kept of it were given up: a tar of the folders that outlive them.
+type SandboxCheckpoint struct {
+	Digest      Digest    `json:"digest"`            // of the tar, a blob
+	Manifest    Digest    `json:"manifest"`          // of a manifest in JSON, a blob, which has a name, a size and a digest of each file
+	Bytes       int64     `json:"bytes"`             // of the tar
+	Files       int       `json:"files"`             // with folders and links
+	Environment string    `json:"environment"`       // NAME@REVISION that it was made with
+	Created     time.Time `json:"created"`           // when it was taken
+	Pending     bool      `json:"pending,omitempty"` // what is kept is not there, or is being put back
+}
+
+// Blobs are those that c names.
+func (c *SandboxCheckpoint) Blobs() []Digest {
+	if c.Digest == "" {
+		return nil
+	}
+	return []Digest{c.Digest, c.Manifest}
+}
+
 // SandboxRecord is a sandbox with what only its keeper minds.
 type SandboxRecord struct {
 	Sandbox
 	Pool   bool          `json:"pool,omitempty"`   // it is made ahead of who will have it, and then For is empty
-	Began  time.Time     `json:"began,omitzero"`   // when its generation was wanted
 	Trace  string        `json:"trace,omitempty"`  // traceparent of what asked for it
 	Handle string        `json:"handle,omitempty"` // the provider's, of the box of its generation, once it is made
 	Volume string        `json:"volume,omitempty"` // the provider's, of a pet

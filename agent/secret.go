@@ -145,6 +145,9 @@ func (b *Binding) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// PlaceExchange stands for a place in a SecretUse by which the secret was exchanged for a token.
+const PlaceExchange = "exchange"
+
 // SecretUse is the data of an EventSecretUsed: which secret went where, for whom.
 type SecretUse struct {
 	Secret  string `json:"secret"`
@@ -152,7 +155,7 @@ type SecretUse struct {
 	Method  string `json:"method"`
 	Host    string `json:"host"`
 	Path    string `json:"path"`
-	Place   string `json:"place"`
+	Place   string `json:"place"` // such as "header:authorization", or PlaceExchange
 	Agent   string `json:"agent"`
 	Run     RunID  `json:"run,omitempty"`
 }

@@ -14,15 +14,16 @@ const (
 	UseCall              // a stateless call, by a client or another agent
 	UseFetch             // an HTTP request to a fetch handler
 	UseRun
-	UseCode  // code that ran once
-	UseLoad  // code was compiled, initialised and made an image
-	UseGrant // one use of a grant with a limit per day; Function names the grant
-	UseTurn  // a call of an instance's method, or a socket's event
-	UseAlarm // an alarm of an instance
-	UseModel // one call to a provider of models; Function names the model
+	UseCode     // code that ran once
+	UseLoad     // code was compiled, initialised and made an image
+	UseGrant    // one use of a grant with a limit per day; Function names the grant
+	UseTurn     // a call of an instance's method, or a socket's event
+	UseAlarm    // an alarm of an instance
+	UseModel    // one call to a provider of models; Function names the model
+	UseOutbound // an outbound request of a sandbox, or a part of a long one; Function names the host
 )
 
-var usageNames = [...]string{"unknown", "call", "fetch", "run", "code", "load", "grant", "turn", "alarm", "model"}
+var usageNames = [...]string{"unknown", "call", "fetch", "run", "code", "load", "grant", "turn", "alarm", "model", "outbound"}
 
 func (k UsageKind) String() string               { return nameOf(usageNames[:], k) }
 func (k UsageKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
@@ -30,8 +31,10 @@ func (k *UsageKind) UnmarshalText(b []byte) error {
 	return parseName(usageNames[:], b, k, "kind of usage")
 }
 
-// Cells reports whether cells of agents cost it, which is what quotas are about.
-func (k UsageKind) Cells() bool { return k >= UseCall && k <= UseCode || k == UseTurn || k == UseAlarm }
+// Counts reports whether it counts for quotas, which are about what cells and sandboxes of agents do.
+func (k UsageKind) Counts() bool {
+	return k >= UseCall && k <= UseCode || k == UseTurn || k == UseAlarm || k == UseOutbound
+}
 
 // Outcome is how what a usage event tells of ended: well, or with an error of some kind.
 type Outcome uint8

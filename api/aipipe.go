@@ -21,6 +21,7 @@ type aiPipe struct {
 	streams bool
 	wrote   bool
 	flows   bool // the first piece of the stream has come, before which no head was sent
+	last    bool // no piece comes after the next
 	left    bool // nobody reads any more
 	status  int
 	header  http.Header
@@ -84,6 +85,9 @@ func (p *aiPipe) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Last is gateway.Ender's.
+func (p *aiPipe) Last() { p.last = true }
+
 // Beat is gateway.Beater's: it writes a piece from another goroutine. The connection's own waits in the gateway then, and has sent all that it had.
 func (p *aiPipe) Beat(b []byte) error {
 	if !p.flows || len(b) == 0 {
@@ -106,8 +110,9 @@ var errCut = errors.New("the answer of the model broke off")
 // cutAfter lets a client read the frame that says why, before its connection ends: some drop what they have not read when that happens.
 const cutAfter = 100 * time.Millisecond
 
-// WriteTo sends the stream. fasthttp makes a chunk of each piece, and sends it at once.
+// WriteTo sends the stream. fasthttp makes a chunk of each piece, which is sent at once; the last one with what ends the stream.
 func (p *aiPipe) WriteTo(w io.Writer) (n int64, err error) {
+	c, _ := p.conn.(*conn)
 	for b, ok := p.first, true; ; b, ok = p.resume() {
 		if !ok {
 			if p.err != nil {
@@ -119,8 +124,21 @@ func (p *aiPipe) WriteTo(w io.Writer) (n int64, err error) {
 		if err := p.stall(); err != nil {
 			return n, err
 		}
+		if c != nil && len(b) < maxKept {
+			c.gather()
+		}
 		m, err := w.Write(b)
 		if n += int64(m); err != nil {
+			return n, err
+		}
+		switch {
+		case c == nil:
+		case p.last:
+			c.flushWithNext()
+		default:
+			err = c.flush()
+		}
+		if err != nil {
 			return n, err
 		}
 	}

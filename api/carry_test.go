@@ -74,17 +74,17 @@ func TestCarryLeavesNoStream(t *testing.T) {
 		return func(st *driver.Stream) any { return driver.FileArgs{Path: path, Stream: st} }
 	}
 	for range 300 {
-		if err := upload(t.Context(), l, driver.DoWrite, to("a"), strings.NewReader("text"), nil); err != nil {
+		if err := link.Send(t.Context(), l, driver.DoWrite, to("a"), strings.NewReader("text"), nil); err != nil {
 			t.Fatal(err)
 		}
 		var got bytes.Buffer
-		if err := receive(t.Context(), l, driver.DoRead, to("a"), &got, nil); err != nil || got.String() != "text" {
+		if err := link.Receive(t.Context(), l, driver.DoRead, to("a"), nil, copyTo(&got)); err != nil || got.String() != "text" {
 			t.Fatalf("%q, %v", got.String(), err)
 		}
-		if err := receive(t.Context(), l, driver.DoRead, to("none"), io.Discard, nil); agent.KindOf(err) != agent.NotFound {
+		if err := link.Receive(t.Context(), l, driver.DoRead, to("none"), nil, copyTo(io.Discard)); agent.KindOf(err) != agent.NotFound {
 			t.Fatal(err)
 		}
-		if err := upload(t.Context(), l, driver.DoWrite, to("a/b"), strings.NewReader("text"), nil); err == nil || agent.KindOf(err) == agent.Exhausted {
+		if err := link.Send(t.Context(), l, driver.DoWrite, to("a/b"), strings.NewReader("text"), nil); err == nil || agent.KindOf(err) == agent.Exhausted {
 			t.Fatal(err)
 		}
 		if _, err := dialPort(t.Context(), l, 1); agent.KindOf(err) != agent.Unavailable {
@@ -99,10 +99,10 @@ func TestCutUpload(t *testing.T) {
 	args := func(st *driver.Stream) any { return driver.FileArgs{Path: "a", Stream: st} }
 	broke := errors.New("it broke off")
 	body := io.MultiReader(strings.NewReader("half"), readFunc(func([]byte) (int, error) { return 0, broke }))
-	if err := upload(t.Context(), l, driver.DoWrite, args, body, nil); !errors.Is(err, broke) {
+	if err := link.Send(t.Context(), l, driver.DoWrite, args, body, nil); !errors.Is(err, broke) {
 		t.Error(err)
 	}
-	if err := receive(t.Context(), l, driver.DoRead, args, io.Discard, nil); agent.KindOf(err) != agent.NotFound {
+	if err := link.Receive(t.Context(), l, driver.DoRead, args, nil, copyTo(io.Discard)); agent.KindOf(err) != agent.NotFound {
 		t.Error(err)
 	}
 }

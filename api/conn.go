@@ -58,7 +58,66 @@ type conn struct {
 	linger atomic.Bool
 	once   sync.Once
 	err    error
+
+	// Of the goroutine that writes.
+	gathers gathering
+	kept    *[]byte
 }
+
+// gathering says what becomes of what is written.
+type gathering uint8
+
+const (
+	atOnce   gathering = iota // it goes out
+	gathered                  // it is kept, until flush
+	withNext                  // what was kept goes out with what is written next
+)
+
+// gather keeps what is written from now on, until flush or after flushWithNext: fasthttp writes a piece of a stream by parts, each of which is a call of the
+// system and wakes the client.
+func (c *conn) gather() {
+	if c.kept == nil {
+		c.kept = keptParts.Get().(*[]byte)
+	}
+	c.gathers = gathered
+}
+
+// flush writes what was kept.
+func (c *conn) flush() error {
+	if c.kept == nil {
+		return nil
+	}
+	p := c.kept
+	c.gathers, c.kept = atOnce, nil
+	_, err := c.Conn.Write(*p)
+	if cap(*p) <= maxKept {
+		*p = (*p)[:0]
+		keptParts.Put(p)
+	}
+	return err
+}
+
+// flushWithNext lets what was kept go out with the next write.
+func (c *conn) flushWithNext() { c.gathers = withNext }
+
+// Write is net.Conn's.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.gathers == atOnce {
+		return c.Conn.Write(p)
+	}
+	*c.kept = append(*c.kept, p...)
+	if c.gathers == withNext {
+		if err := c.flush(); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// maxKept is how large a buffer may be that is used again.
+const maxKept = 64 << 10
+
+var keptParts = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
 const (
 	lingerTime  = 2 * time.Second

@@ -11,9 +11,9 @@ import (
 type environmentInput struct {
 	Description string            `json:"description,omitempty"`
 	Image       string            `json:"image" doc:"as the provider knows it; skep image build makes one"`
-	Provider    string            `json:"provider,omitempty" doc:"docker or podman; the server's first unless given"`
+	Provider    string            `json:"provider,omitempty" doc:"docker, podman or kubernetes; the server's first unless given"`
 	Runtime     string            `json:"runtime,omitempty" doc:"of the provider's, such as runsc; its own unless given"`
-	Packages    []string          `json:"packages,omitempty" doc:"that the image has to have, as its build was told"`
+	Packages    []string          `json:"packages,omitempty" doc:"that the image has to have: deb:NAME, npm:NAME@VERSION, or npm:NAME for any version; no sandbox is made of one that lacks them"`
 	Setup       string            `json:"setup,omitempty" doc:"a script for sh, run in the workspace before any work"`
 	Variables   map[string]string `json:"variables,omitempty" doc:"of what runs in a sandbox; plain, never secrets"`
 	Network     []agent.Target    `json:"network,omitempty" doc:"what may be reached besides models, of what the agent is granted; nothing unless given"`

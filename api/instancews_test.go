@@ -419,6 +419,9 @@ func TestInstanceSocketState(t *testing.T) {
 	}
 	write(t, plain, "emit")
 	next := connect(at)
+	if state, v := next.State(); v != at.State || string(state) != `{"c":null}` { // although that version was seen before
+		t.Errorf("%d %s", v, state)
+	}
 	if ev := <-events; ev.Seq <= first.Seq || ev.Name != "said" {
 		t.Errorf("%+v", ev)
 	}

@@ -35,6 +35,7 @@ func (s *Server) modelRoutes() []route {
 		{method: "PUT", path: "/v1/models/limits/{name}", id: "putModelLimit", summary: "Set a limit of requests, tokens or spending", owner: "set limits of models", endpoint: handle(s.putModelLimit)},
 		{method: "GET", path: "/v1/models/limits", id: "listModelLimits", summary: "List limits, by name", endpoint: handle(limitSpace.page(s))},
 		{method: "GET", path: "/v1/models/limits/{name}", id: "getModelLimit", summary: "Show a limit", endpoint: handle(limitSpace.show(s))},
+		{method: "GET", path: "/v1/models/limits/{name}/use", id: "getModelLimitUse", summary: "Show what is used of a limit now, and by whom", endpoint: handle(s.getModelLimitUse)},
 		{method: "DELETE", path: "/v1/models/limits/{name}", id: "deleteModelLimit", summary: "Delete a limit", status: 204, owner: "delete limits of models", endpoint: handle(s.deleteModelLimit)},
 
 		{method: "PUT", path: "/v1/models/guardrails/{name}", id: "putGuardrail", summary: "Set a guardrail, which looks at what goes to models and comes from them", owner: "set guardrails", endpoint: handle(s.putGuardrail)},
@@ -316,6 +317,21 @@ func (s *Server) mayLimit(ctx context.Context, name string, each agent.LimitEach
 		return nil
 	}
 	return &agent.Error{Kind: agent.Denied, Msg: "a limit of all apps together is not for a token of one app", Hint: "use a token of an owner that is bound to no app"}
+}
+
+func (s *Server) getModelLimitUse(ctx context.Context, q modelRequest) (list[agent.LimitUse], error) {
+	if s.o.Models == nil {
+		return list[agent.LimitUse]{}, errNoModels
+	}
+	l, err := limitSpace.read(ctx, s, q.Name)
+	if err != nil {
+		return list[agent.LimitUse]{}, err
+	}
+	if l.Each == agent.EachOrg && requestOf(ctx).token.App != "" {
+		return list[agent.LimitUse]{}, agent.Errorf(agent.Denied, "what all apps together have used is not for a token of one app")
+	}
+	used, err := s.o.Models.LimitUse(ctx, appOf(ctx), l.Each == agent.EachOrg, q.Name)
+	return listOf(used, "", err)
 }
 
 func (s *Server) deleteModelLimit(ctx context.Context, q modelRequest) (nothing, error) {

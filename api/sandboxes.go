@@ -16,7 +16,7 @@ import (
 
 // sandboxRoutes are the endpoints of sandboxes and of their environments.
 func (s *Server) sandboxRoutes() []route {
-	return append(s.portRoutes(), []route{
+	return append(append(s.portRoutes(), s.petRoutes()...), []route{
 		{method: "PUT", path: "/v1/environments/{name}", id: "putEnvironment", summary: "Set an environment of sandboxes: its next revision", owner: "set environments", endpoint: handle(s.putEnvironment)},
 		{method: "GET", path: "/v1/environments", id: "listEnvironments", summary: "List environments in their newest revisions, by name", endpoint: handle(s.listEnvironments)},
 		{method: "GET", path: "/v1/environments/{name}", id: "getEnvironment", summary: "Show an environment, or one revision of it", endpoint: handle(s.getEnvironment)},
@@ -229,11 +229,11 @@ type execLine struct {
 }
 
 // streamExec writes a program's output as lines of JSON. Text that is no UTF-8 is not kept byte for byte.
-func streamExec(ctx context.Context, b commanded, x driver.Exec, w io.Writer) error {
+func streamExec(ctx context.Context, b link.Driver, x driver.Exec, w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	args := func(st *driver.Stream) any { x.Stream = st; return x }
-	return carry(ctx, b, driver.DoExec, args, nil, func(conn link.Conn) error {
+	return link.Carry(ctx, b, driver.DoExec, args, nil, func(conn link.Conn) error {
 		_ = conn.CloseWrite()
 		if err := enc.Encode(execLine{ID: x.ID}); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
+	"github.com/skep-dev/skep/driver/link"
 )
 
 type listSandboxFilesRequest struct {
@@ -47,7 +48,7 @@ func (s *Server) getSandboxFile(ctx context.Context, q sandboxFileRequest) (*str
 		return nil, err
 	}
 	return s.download(ctx, agent.TypeBytes, func(ctx context.Context, w io.Writer) error {
-		return receive(ctx, b, driver.DoRead, func(st *driver.Stream) any { return driver.FileArgs{Path: q.Path, Stream: st} }, w, nil)
+		return link.Receive(ctx, b, driver.DoRead, func(st *driver.Stream) any { return driver.FileArgs{Path: q.Path, Stream: st} }, nil, copyTo(w))
 	})
 }
 
@@ -58,6 +59,14 @@ func (s *Server) download(ctx context.Context, contentType string, write func(co
 		out.contentType = contentType
 	}
 	return out, err
+}
+
+// copyTo returns what copies all of a reader to w.
+func copyTo(w io.Writer) func(io.Reader) error {
+	return func(r io.Reader) error {
+		_, err := io.Copy(w, r)
+		return err
+	}
 }
 
 type putSandboxFileRequest struct {
@@ -75,7 +84,7 @@ func (s *Server) putSandboxFile(ctx context.Context, q putSandboxFileRequest) (d
 		return driver.FileInfo{}, err
 	}
 	var out driver.FileInfo
-	err = upload(ctx, b, driver.DoWrite, func(st *driver.Stream) any { return driver.FileArgs{Path: q.Path, Mode: uint32(q.Mode), Stream: st} }, q.Body, &out)
+	err = link.Send(ctx, b, driver.DoWrite, func(st *driver.Stream) any { return driver.FileArgs{Path: q.Path, Mode: uint32(q.Mode), Stream: st} }, q.Body, &out)
 	return out, err
 }
 
@@ -112,7 +121,7 @@ func (s *Server) getSandboxArchive(ctx context.Context, q getSandboxArchiveReque
 		paths = []string{q.Path}
 	}
 	return s.download(ctx, typeTar, func(ctx context.Context, w io.Writer) error {
-		return receive(ctx, b, driver.DoArchive, func(st *driver.Stream) any { return driver.ArchiveArgs{Dir: q.Dir, Paths: paths, Stream: st} }, w, nil)
+		return link.Receive(ctx, b, driver.DoArchive, func(st *driver.Stream) any { return driver.ArchiveArgs{Dir: q.Dir, Paths: paths, Stream: st} }, nil, copyTo(w))
 	})
 }
 
@@ -126,7 +135,7 @@ func (s *Server) putSandboxArchive(ctx context.Context, q putSandboxArchiveReque
 	if err != nil {
 		return nothing{}, err
 	}
-	return nothing{}, upload(ctx, b, driver.DoUnpack, func(st *driver.Stream) any { return driver.ArchiveArgs{Dir: q.Dir, Stream: st} }, q.Body, nil)
+	return nothing{}, link.Send(ctx, b, driver.DoUnpack, func(st *driver.Stream) any { return driver.ArchiveArgs{Dir: q.Dir, Stream: st} }, q.Body, nil)
 }
 
 type repoInput struct {
@@ -164,7 +173,7 @@ func (s *Server) putSandboxRepo(ctx context.Context, q putSandboxRepoRequest) (d
 		return driver.RepoResult{}, err
 	}
 	var out driver.RepoResult
-	err = upload(ctx, b, driver.DoRepo, func(st *driver.Stream) any { return driver.RepoArgs{Stream: st} }, q.Body, &out)
+	err = link.Send(ctx, b, driver.DoRepo, func(st *driver.Stream) any { return driver.RepoArgs{Stream: st} }, q.Body, &out)
 	return out, err
 }
 
@@ -179,7 +188,7 @@ func (s *Server) diffSandbox(ctx context.Context, q diffSandboxRequest) (*stream
 		return nil, err
 	}
 	return s.download(ctx, typePatch, func(ctx context.Context, w io.Writer) error {
-		return receive(ctx, b, driver.DoDiff, func(st *driver.Stream) any { return driver.DiffArgs{Base: q.Base, Stream: st} }, w, nil)
+		return link.Receive(ctx, b, driver.DoDiff, func(st *driver.Stream) any { return driver.DiffArgs{Base: q.Base, Stream: st} }, nil, copyTo(w))
 	})
 }
 
@@ -189,7 +198,7 @@ func (s *Server) listSandboxChanges(ctx context.Context, q diffSandboxRequest) (
 		return driver.DiffResult{}, err
 	}
 	var out driver.DiffResult
-	err = receive(ctx, b, driver.DoDiff, func(st *driver.Stream) any { return driver.DiffArgs{Base: q.Base, Stream: st} }, io.Discard, &out)
+	err = link.Receive(ctx, b, driver.DoDiff, func(st *driver.Stream) any { return driver.DiffArgs{Base: q.Base, Stream: st} }, &out, copyTo(io.Discard))
 	if out.Changed == nil {
 		out.Changed = []driver.FileStat{}
 	}

@@ -250,7 +250,7 @@ func (s *Server) pass(ctx context.Context, b *keeper.Box, port int, method, targ
 const portTimeout = time.Minute
 
 // dialPort opens a connection to a port within a sandbox.
-func dialPort(ctx context.Context, b commanded, port int) (net.Conn, error) {
+func dialPort(ctx context.Context, b link.Driver, port int) (net.Conn, error) {
 	st, err := b.Stream()
 	if err != nil {
 		return nil, err

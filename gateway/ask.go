@@ -126,6 +126,8 @@ func (f *askFront) events(list []wire.Event) error {
 	return nil
 }
 
+func (f *askFront) last() {}
+
 func (f *askFront) broken(*wire.Fault, func(*wire.Fault) []byte) {}
 
 func (f *askFront) end() {}

@@ -68,13 +68,19 @@ func (x *exchange) saysWhat() ([]byte, error) {
 	return fmt.Appendf(body, "\n%q %q %q %q", x.in.Path, q.Get("alt"), h["Anthropic-Version"], h["Anthropic-Beta"]), nil
 }
 
+// takesKept reports whether the client takes an answer that was given before.
+func (x *exchange) takesKept() bool {
+	if x.in == nil {
+		return true
+	}
+	control := strings.ToLower(strings.Join(x.in.Header["Cache-Control"], ","))
+	return !strings.Contains(control, "no-cache") && !strings.Contains(control, "no-store") && !strings.Contains(control, "max-age=0")
+}
+
 // fromCache answers with what is kept, if there is something and the client does not mind.
 func (x *exchange) fromCache(k cache.Key) (done bool, err error) {
-	if x.in != nil {
-		control := strings.ToLower(strings.Join(x.in.Header["Cache-Control"], ","))
-		if strings.Contains(control, "no-cache") || strings.Contains(control, "no-store") || strings.Contains(control, "max-age=0") {
-			return false, nil
-		}
+	if !x.takesKept() {
+		return false, nil
 	}
 	now := x.g.o.Now()
 	a := x.g.cache.Get(k, now)

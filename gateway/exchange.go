@@ -37,6 +37,7 @@ type exchange struct {
 	call     string // id of the last one
 	began    time.Time
 	content  bool // something of the answer has gone to the client
+	reasked  bool // an answer was no good, and it was asked again
 	last     failure
 }
 
@@ -59,6 +60,9 @@ func (g *Gateway) Serve(ctx context.Context, who Caller, r *Request, to Sink) er
 		return agent.Errorf(agent.NotFound, "this server does not speak %s", r.Protocol)
 	}
 	x := &exchange{g: g, ctx: ctx, who: who, op: r.Op, protocol: r.Protocol, codec: codec, in: r, retry: r.Retry, began: g.o.Now()}
+	if x.who.Session == "" {
+		x.who.Session = clientSession(r.Header)
+	}
 	f := &httpFront{x: x, out: out{sink: to}}
 	x.to = f
 	defer x.writeLog()
@@ -150,6 +154,20 @@ func (x *exchange) run(model string) error {
 	if x.cached == "miss" {
 		if done, err := x.fromCache(k); done {
 			return err
+		}
+		if keep && !x.peek.Stream && x.takesKept() { // a stream would have to be silent until all of it is there
+			wait, ended := x.g.flights.join(k)
+			if wait == nil {
+				defer ended()
+			} else {
+				select {
+				case <-wait:
+				case <-x.ctx.Done():
+				}
+				if done, err := x.fromCache(k); done { // else it failed, or its client went: that is no answer to this one
+					return err
+				}
+			}
 		}
 	}
 	for hops := 0; ; hops++ {

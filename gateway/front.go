@@ -20,6 +20,8 @@ type front interface {
 	begin(s *shipment, from http.Header, typ string) error
 	pass(p []byte) error
 	events(list []wire.Event) error
+	// last tells that the answer ends with the next pass or events.
+	last()
 	// broken tells that the stream ends early.
 	broken(f *wire.Fault, frame func(*wire.Fault) []byte)
 	// end stops what begin started.
@@ -270,6 +272,12 @@ func (f *httpFront) begin(s *shipment, from http.Header, typ string) error {
 }
 
 func (f *httpFront) pass(p []byte) error { return f.say(p) }
+
+func (f *httpFront) last() {
+	if e, ok := f.sink.(Ender); ok {
+		e.Last()
+	}
+}
 
 func (f *httpFront) events(list []wire.Event) error {
 	b := f.buf[:0]

@@ -55,6 +55,9 @@ type Beater interface {
 	Beat(p []byte) error
 }
 
+// Ender is a Sink that is told when the next Write is the last, so that it may go out together with what ends the answer.
+type Ender interface{ Last() }
+
 // Records are the providers and routes of apps.
 type Records interface {
 	// Stamp changes with each change of them. It is asked for each request.
@@ -138,6 +141,8 @@ type Options struct {
 	Price func(p *agent.Provider, model string, tokens agent.ModelTokens, tier string, at time.Time) (micro *int64, version string)
 	// Hold takes from limits what a call may use. Its error is an *agent.Error, or an *Instead.
 	Hold func(ctx context.Context, h Hold) (Held, error)
+	// Use is what is used now of a limit that Hold takes from; org says that it is one of all apps together.
+	Use func(ctx context.Context, app agent.App, org bool, limit string) ([]agent.LimitUse, error)
 	// Refused is told when a provider refuses a key, which is then not used until the time given, or until Reset.
 	Refused func(app agent.App, provider, secret string, why agent.FaultClass, until time.Time)
 	// Logging says how many bytes of a request and of an answer Logged gets; 0 means that it is not told of the app's.
@@ -166,12 +171,13 @@ const (
 
 // Gateway is safe for concurrent use.
 type Gateway struct {
-	o      Options
-	codecs [agent.EmbedProtocol + 1]wire.Codec
-	origin *origins
-	random func() float64
-	totals totals
-	cache  *cache.Cache
+	o       Options
+	codecs  [agent.EmbedProtocol + 1]wire.Codec
+	origin  *origins
+	random  func() float64
+	totals  totals
+	cache   *cache.Cache
+	flights flights
 
 	tapped atomic.Int64 // how many taps there are
 
@@ -207,6 +213,14 @@ func (g *Gateway) Close() error {
 	defer g.mu.Unlock()
 	clear(g.books)
 	return nil
+}
+
+// LimitUse returns what is used of a limit of an app now, or of one of all apps together, and by whom.
+func (g *Gateway) LimitUse(ctx context.Context, app agent.App, org bool, limit string) ([]agent.LimitUse, error) {
+	if g.o.Use == nil {
+		return nil, agent.Errorf(agent.Unavailable, "this server keeps no limits of models")
+	}
+	return g.o.Use(ctx, app, org, limit)
 }
 
 // Reset forgets that a provider failed or refused keys.

@@ -80,6 +80,23 @@ func (x *exchange) clearRequest(g *guard.Guard, r *wire.Request) (*wire.Request,
 	return x.cleared.r, nil
 }
 
+// hasTokens reports whether the input of a request for vectors has numbers of tokens in the place of texts.
+func hasTokens(body []byte) (found bool) {
+	var look func(gjson.Result) bool
+	look = func(v gjson.Result) bool {
+		if v.IsArray() {
+			v.ForEach(func(_, in gjson.Result) bool { return look(in) })
+		} else {
+			found = found || v.Type != gjson.String
+		}
+		return !found
+	}
+	if in := gjson.GetBytes(body, "input"); in.Exists() {
+		look(in)
+	}
+	return found
+}
+
 // guarded is the fault of a request whose prompt or answer has in it what must not be there. It does not tell what.
 func (x *exchange) guarded(c *choice, found *guard.Found, what string) *wire.Fault {
 	x.g.o.Log.Info("gateway: a guardrail refused", "app", x.who.App, "guardrail", found.Guardrail, "found", found.As, "in", what, "provider", c.p.Name, "model", c.model, "key", x.who.Key)

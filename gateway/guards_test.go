@@ -12,6 +12,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway"
 	"github.com/skep-dev/skep/gateway/chat"
+	"github.com/skep-dev/skep/gateway/embed"
 	"github.com/skep-dev/skep/gateway/gemini"
 	"github.com/skep-dev/skep/gateway/message"
 	"github.com/skep-dev/skep/gateway/response"
@@ -311,6 +312,41 @@ func TestKeysInStreams(t *testing.T) {
 		out := r.serve(q)
 		if out.err != nil || strings.Contains(out.text(), "value-of") || !strings.Contains(out.text(), "[secret]") || !strings.Contains(out.text(), "I think.") {
 			t.Errorf("translated %v: %v %s", translated, out.err, out.text())
+		}
+	}
+}
+
+// Texts to make vectors of are prompts, too. Numbers of tokens are no text, and are refused where somebody has to look.
+func TestGuardrailsOfEmbeddings(t *testing.T) {
+	r := newRig(t, func(o *gateway.Options) {
+		o.Codecs, o.Records = []wire.Codec{embed.Codec}, guarded{o.Records, []agent.Guardrail{{Name: "g", Find: []string{"email"}, Prompt: true, Models: []string{"a/*"}}}}
+	})
+	var sent atomic.Value
+	for _, name := range []string{"a", "b"} {
+		r.provider(name, agent.EmbedProtocol, func(w http.ResponseWriter, q *http.Request) {
+			b, _ := io.ReadAll(q.Body)
+			sent.Store(string(b))
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"m","usage":{"prompt_tokens":3,"total_tokens":3}}`)
+		})
+	}
+	for _, c := range []struct {
+		model, input, want string
+		status             int
+	}{
+		{"a/m", `"write to ann@example.com"`, `"write to [email]"`, 200},
+		{"a/m", `["one","write to ann@example.com"]`, `["one","write to [email]"]`, 200},
+		{"a/m", `[15496,995]`, "", 400},
+		{"a/m", `["one",[[15496,995]]]`, "", 400},
+		{"b/m", `[15496,995]`, `[15496,995]`, 200},
+	} {
+		sent.Store("")
+		out := r.serve(&gateway.Request{
+			Protocol: agent.EmbedProtocol, Op: wire.Embed, Path: "/v1/embeddings", Header: http.Header{}, Body: []byte(`{"model":"` + c.model + `","input":` + c.input + `}`),
+		})
+		got := sent.Load().(string)
+		if out.status != c.status || c.status == 200 && !strings.Contains(got, c.want) || c.status == 400 && (got != "" || !strings.Contains(out.text(), "send it as text")) {
+			t.Errorf("%s %s: %d %s; %s was sent", c.model, c.input, out.status, out.text(), got)
 		}
 	}
 }

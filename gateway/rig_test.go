@@ -18,6 +18,7 @@ import (
 	"github.com/skep-dev/skep/gateway/chat"
 	"github.com/skep-dev/skep/gateway/message"
 	"github.com/skep-dev/skep/gateway/script"
+	transport "github.com/skep-dev/skep/gateway/upstream"
 	"github.com/skep-dev/skep/gateway/wire"
 )
 
@@ -46,7 +47,7 @@ type rig struct {
 
 func newRig(t *testing.T, change ...func(*gateway.Options)) *rig {
 	r := &rig{T: t, begun: map[string]agent.UsageEvent{}, secrets: map[string]string{}, scripts: map[agent.Digest]string{}}
-	tr := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
+	tr := transport.New(&http.Transport{MaxIdleConnsPerHost: 256})
 	t.Cleanup(tr.CloseIdleConnections)
 	r.opts = gateway.Options{
 		Codecs: codecs, Records: r, Public: tr, Ledger: r, Backoff: time.Millisecond,

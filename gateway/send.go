@@ -58,6 +58,11 @@ func (x *exchange) prepare(c *choice, from wire.Origin) (*shipment, error) {
 		s.decode, s.pass = true, !r.Array
 	}
 	if s.pass {
+		if prompt != nil && x.op == wire.Embed && hasTokens(x.in.Body) {
+			return nil, &agent.Error{
+				Kind: agent.Invalid, Msg: "the input is tokens, which the guardrails of this app cannot look at", Hint: "send it as text",
+			}
+		}
 		body, found := x.clearBody(prompt)
 		if found != nil {
 			return nil, x.guarded(c, found, "prompt")

@@ -43,6 +43,9 @@ func (x *exchange) passWhole(ctx context.Context, s *shipment, res *http.Respons
 	if st.Fault != nil && !st.Content {
 		return x.failed(s, cleaned(st.Fault, s.clean), b, "application/json")
 	}
+	if f := x.again(l, st.Stop, st.Content); f != nil {
+		return x.failed(s, f, nil, "")
+	}
 	l.content()
 	if b, fault = x.clearWhole(s, b); fault != nil {
 		return x.failed(s, fault, nil, "")
@@ -88,6 +91,7 @@ func (x *exchange) passStream(ctx context.Context, s *shipment, res *http.Respon
 	}
 	for {
 		n, err := r.Read(*p)
+		rest := held // what is passed at the end
 		if n > 0 {
 			m.Write((*p)[:n])
 			out := (*p)[:n]
@@ -101,6 +105,12 @@ func (x *exchange) passStream(ctx context.Context, s *shipment, res *http.Respon
 					finish()
 					return x.failed(s, cleaned(st.Fault, s.clean), nil, "")
 				}
+				if st.Ended {
+					if f := x.again(l, st.Stop, st.Content); f != nil {
+						finish()
+						return x.failed(s, f, nil, "")
+					}
+				}
 				if st.Content && err == nil || st.Ended || len(held) > maxPreamble {
 					if f := x.beginStream(s, res.Header, typ); f != nil {
 						finish()
@@ -108,7 +118,10 @@ func (x *exchange) passStream(ctx context.Context, s *shipment, res *http.Respon
 					}
 				}
 			}
-			if x.content {
+			switch {
+			case err != nil && m.State().Ended: // all of it goes at the end, once the ledger has the call
+				rest = out
+			case x.content:
 				whole := len(out)
 				if framed {
 					whole = frames(out)
@@ -122,6 +135,7 @@ func (x *exchange) passStream(ctx context.Context, s *shipment, res *http.Respon
 					return ownFaultOf(agent.ClientAbort, 499, errGone.Error())
 				}
 				held = append(held[:0], out[whole:]...)
+				rest = held
 			}
 		}
 		if err == nil {
@@ -146,7 +160,8 @@ func (x *exchange) passStream(ctx context.Context, s *shipment, res *http.Respon
 			}
 		}
 		l.end(nil)
-		if pass(held, true) != nil {
+		x.to.last()
+		if pass(rest, true) != nil {
 			return ownFaultOf(agent.ClientAbort, 499, errGone.Error())
 		}
 		return nil
@@ -198,6 +213,10 @@ func (x *exchange) translateWhole(ctx context.Context, s *shipment, res *http.Re
 		return x.failed(s, &wire.Fault{
 			Class: agent.ServerFault, Status: http.StatusBadGateway, Type: "upstream_error", Message: "the answer of the provider " + s.call.c.p.Name + " cannot be read: " + agent.AsError(err).Msg,
 		}, nil, "")
+	}
+	if f := x.again(s.call, a.Stop, len(a.Parts) > 0); f != nil {
+		s.call.heard(a)
+		return x.failed(s, f, nil, "")
 	}
 	clear, found := s.guard.Answer(a)
 	if found != nil {
@@ -317,6 +336,9 @@ func (x *exchange) translateStream(ctx context.Context, s *shipment, res *http.R
 				}
 			}
 		}
+		if d.ended && d.fault == nil {
+			d.fault = x.again(l, l.was.stop, d.found)
+		}
 		if x.peek.Stream && (d.ended || d.found || d.size > maxPreamble) && (d.fault == nil || x.content) {
 			if f := x.flow(s, &d, res.Header); f != nil {
 				return f
@@ -433,6 +455,9 @@ func (x *exchange) flow(s *shipment, d *decoding, from http.Header) *wire.Fault 
 			x.keepItems(s.from, d.parts.Answer().Parts)
 		}
 		s.call.end(nil)
+	}
+	if d.ended {
+		x.to.last()
 	}
 	err := x.to.events(d.held)
 	clear(d.held)

@@ -265,7 +265,12 @@ func (x *execution) deliver(e journal.Entry) {
 		x.rejects = false
 		x.appendLocked(journal.Entry{Kind: journal.Rejected, Call: x.highest})
 	}
+	lost := len(x.view.Crashes) > 0
 	x.appendLocked(e)
+	if lost && len(x.view.Crashes) == 0 { // the run has got on, which the next crash is to find
+		x.urgent = true
+		x.flushSoonLocked()
+	}
 	delete(x.asked, e.Call)
 	if e.Name == abi.CallSleep {
 		x.pokeLocked() // the next may end

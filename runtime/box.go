@@ -3,13 +3,12 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/driver"
+	"github.com/skep-dev/skep/driver/link"
 )
 
 // Boxes makes and keeps the sandboxes that agents work in: a keeper.Keeper, by way of what is wired.
@@ -34,27 +33,10 @@ type BoxWant struct {
 	Trace       string // traceparent
 }
 
-// Box is a sandbox that was opened.
+// Box is a sandbox that was opened: its driver waits over connections that are lost.
 type Box interface {
+	link.Driver
 	Record() agent.Sandbox
-	// Do has the driver carry out a command of package driver. It waits over connections that are lost.
-	Do(ctx context.Context, name string, in, out any) error
-	// Stream makes a connection beside, for bytes. Its Args go into a command.
-	Stream() (BoxStream, error)
-}
-
-// BoxStream is one connection. Close gives it up.
-type BoxStream interface {
-	Args() *driver.Stream
-	// Conn waits until the driver has opened it.
-	Conn(ctx context.Context) (BoxConn, error)
-	Close() error
-}
-
-// BoxConn is bytes both ways. CloseWrite says that there are no more from here.
-type BoxConn interface {
-	io.ReadWriteCloser
-	CloseWrite() error
 }
 
 // Whose sandboxes are, as BoxWant.For says it.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -193,7 +191,9 @@ func TestBoxCancelled(t *testing.T) {
 // Runs of an agent that keeps its sandbox have it one after the other. One of the same session goes on with the CLI's session.
 func TestBoxPet(t *testing.T) {
 	gate := make(chan struct{})
+	var resumed sync.Map // by task
 	w := newBoxWorld(t, allowEdits, "", agent.Pet, func(c *cliTurn) {
+		resumed.Store(c.prompt.Text, c.prompt.Resume)
 		if c.prompt.Text == "first" {
 			<-gate
 		}
@@ -224,6 +224,16 @@ func TestBoxPet(t *testing.T) {
 	}
 	if files, _ := filepath.Glob(box.work + "/*.txt"); len(files) != 3 {
 		t.Errorf("the workspace has %q", files)
+	}
+	// One whose files have begun anew knows no session of the CLI's.
+	if _, err := w.store.ChangeSandbox(t.Context(), box.id, func(r *agent.SandboxRecord) error { r.Kept = 2; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	w.outcome(w.task(`"fourth"`, first.Session))
+	for task, want := range map[string]string{"first": "", "third": "native-1", "fourth": ""} {
+		if got, _ := resumed.Load(task); got != want {
+			t.Errorf("the %s task goes on with the session %q, want %q", task, got, want)
+		}
 	}
 }
 
@@ -392,27 +402,6 @@ func TestBoxPetLost(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
-
-// A sandbox that is cut off while it sends is not taken for a disk that cannot be written to.
-func TestBoxCutOff(t *testing.T) {
-	w := newBoxWorld(t, "", "", agent.Cattle, func(*cliTurn) {})
-	w.start()
-	run := w.task(`"go"`, "")
-	here, there := net.Pipe()
-	_ = there.SetDeadline(time.Now().Add(-time.Second))
-	defer here.Close()
-	err := runtime.Received(func(r io.Reader) error {
-		_, err := w.store.PutFile(t.Context(), agent.File{App: app, Session: run.Session, Path: "a"}, store.AnyRev, r)
-		return err
-	})(halfConn{there})
-	if err == nil || !strings.Contains(err.Error(), "the sandbox was cut off") || agent.KindOf(err) != agent.Unavailable {
-		t.Error(err)
-	}
-}
-
-type halfConn struct{ net.Conn }
-
-func (halfConn) CloseWrite() error { return nil }
 
 const boxScript = `
 import { sandbox, files, Agent } from "skep";

@@ -34,13 +34,42 @@ export async function run() {
 
 // boxCity is what outlives processes: the database, and the boxes.
 type boxCity struct {
-	t     *testing.T
-	inner kv.DB
-	dir   string
-	cells *host.Host
-	yard  *boxYard
-	load  func(context.Context, agent.Digest) (agent.Source, error)
-	mu    sync.Mutex
+	t       *testing.T
+	inner   kv.DB
+	dir     string
+	cells   *host.Host
+	yard    *boxYard
+	outside time.Duration // how long a run keeps its cell while it waits for its sandbox
+	load    func(context.Context, agent.Digest) (agent.Source, error)
+	mu      sync.Mutex
+}
+
+// newBoxCity returns one with an agent "a", whose code is script and whose CLI does what do says.
+func newBoxCity(t *testing.T, script string, outside time.Duration, do func(*cliTurn)) *boxCity {
+	t.Helper()
+	c := &boxCity{t: t, inner: memkv.New(), dir: t.TempDir(), outside: outside, yard: newYard(t, nil, do)}
+	h, err := host.New(t.Context(), &host.Options{Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) {
+		c.mu.Lock()
+		load := c.load
+		c.mu.Unlock()
+		return load(ctx, d)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close(context.WithoutCancel(t.Context())) })
+	c.cells = h
+	p := c.process(never)
+	defer p.stop()
+	if _, err := p.store.PutDoc(t.Context(), store.Policies, app, "policy", 0, map[string]string{"text": allowEdits}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.store.PutEnvironment(t.Context(), agent.Environment{App: app, Name: "env", Image: "image:1"}); err != nil {
+		t.Fatal(err)
+	}
+	p.push(script)
+	p.agent(agent.Agent{Name: "a", Sandbox: &agent.SandboxUse{Environment: "env", CLI: "claude"}})
+	return c
 }
 
 // boxProcess is a runtime over it that dies where plan says.
@@ -68,7 +97,7 @@ func (c *boxCity) process(plan func(faultkv.Op) faultkv.Fault) *boxProcess {
 		c.t.Fatal(err)
 	}
 	catalogue := tools.New(st, &tools.Options{BuiltIns: []string{builtin.CLI}, Openers: tools.Openers{agent.BuiltIn: builtin.Opener(builtin.Options{})}})
-	r := runtime.New(st, c.cells, &runtime.Options{Tools: catalogue, Boxes: c.yard, Grace: time.Millisecond, Outside: 20 * time.Millisecond})
+	r := runtime.New(st, c.cells, &runtime.Options{Tools: catalogue, Boxes: c.yard, Grace: time.Millisecond, Outside: c.outside})
 	c.mu.Lock()
 	c.load = r.LoadSource
 	c.mu.Unlock()
@@ -98,19 +127,7 @@ func (c *boxCity) process(plan func(faultkv.Op) faultkv.Fault) *boxProcess {
 // A server dies at a commit of a run that works in a sandbox, before it or after it, and the next one goes on. The box lives on meanwhile. Whatever the
 // window, what is done in the box is done once, told once, and the box goes in the end.
 func TestBoxCrashWindows(t *testing.T) {
-	c := &boxCity{t: t, inner: memkv.New(), dir: t.TempDir()}
-	h, err := host.New(t.Context(), &host.Options{Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) {
-		c.mu.Lock()
-		load := c.load
-		c.mu.Unlock()
-		return load(ctx, d)
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = h.Close(context.WithoutCancel(t.Context())) })
-	c.cells = h
-	c.yard = newYard(t, nil, func(turn *cliTurn) {
+	c := newBoxCity(t, boxWindows, 20*time.Millisecond, func(turn *cliTurn) {
 		turn.say("1", "first ", "words ")
 		if why := turn.permit(driver.ActionEdit, map[string]string{"path": "edited"}); why != "" {
 			t.Errorf("it is denied: %s", why)
@@ -125,17 +142,6 @@ func TestBoxCrashWindows(t *testing.T) {
 		_ = f.Close()
 		turn.say("2", "last words ")
 	})
-	p := c.process(never)
-	if _, err := p.store.PutDoc(t.Context(), store.Policies, app, "policy", 0, map[string]string{"text": allowEdits}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.store.PutEnvironment(t.Context(), agent.Environment{App: app, Name: "env", Image: "image:1"}); err != nil {
-		t.Fatal(err)
-	}
-	p.push(boxWindows)
-	p.agent(agent.Agent{Name: "a", Sandbox: &agent.SandboxUse{Environment: "env", CLI: "claude"}})
-	p.stop()
-
 	commits := 0
 	count := c.process(func(op faultkv.Op) faultkv.Fault {
 		if op.Kind == faultkv.Apply {

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -14,6 +13,7 @@ import (
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
+	"github.com/skep-dev/skep/driver/link"
 	"github.com/skep-dev/skep/host/grant"
 	"github.com/skep-dev/skep/store"
 )
@@ -24,71 +24,6 @@ const attachments = ".attachments"
 // maxAttached is how many there may be.
 const maxAttached = 100
 
-// withStream carries out a command whose bytes flow beside it. args writes the command's body with the stream in it; use reads or writes the bytes.
-func withStream(ctx context.Context, box Box, name string, args func(*driver.Stream) any, out any, use func(BoxConn) error) error {
-	st, err := box.Stream()
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan error, 1)
-	go func() {
-		err := box.Do(ctx, name, args(st.Args()), out)
-		if err != nil {
-			cancel(err)
-		}
-		done <- err
-	}()
-	used := useStream(ctx, st, use)
-	if used != nil {
-		cancel(used)
-	}
-	err = <-done
-	if cause := context.Cause(ctx); cause != nil && (err != nil || used != nil) {
-		return cause // whichever failed first
-	}
-	return err
-}
-
-func useStream(ctx context.Context, st BoxStream, use func(BoxConn) error) error {
-	conn, err := st.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	return use(conn)
-}
-
-// received has the bytes read by fn.
-func received(fn func(io.Reader) error) func(BoxConn) error {
-	return func(c BoxConn) error { return fn(fromBox{c}) }
-}
-
-// fromBox says of an error of the connection what it is: whoever stores the bytes would take it for one of the disk.
-type fromBox struct{ r io.Reader }
-
-func (f fromBox) Read(b []byte) (int, error) {
-	n, err := f.r.Read(b)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = agent.Wrap(agent.Unavailable, err, "the sandbox was cut off in the middle of what it sent")
-	}
-	return n, err
-}
-
-// sending sends what body has.
-func sending(body io.Reader) func(BoxConn) error {
-	return func(c BoxConn) error {
-		if _, err := io.Copy(c, body); err != nil {
-			return err
-		}
-		return c.CloseWrite()
-	}
-}
-
 func (b *toolbox) readIn(ctx context.Context, box Box, q abi.SandboxRead) (abi.SandboxPart, error) {
 	if q.Offset < 0 || q.Length < 0 {
 		return abi.SandboxPart{}, agent.Errorf(agent.Invalid, "offset and length are numbers from 0 up")
@@ -98,12 +33,12 @@ func (b *toolbox) readIn(ctx context.Context, box Box, q abi.SandboxRead) (abi.S
 		most = min(most, q.Length)
 	}
 	var body []byte
-	err := withStream(ctx, box, driver.DoRead, func(s *driver.Stream) any {
+	err := link.Receive(ctx, box, driver.DoRead, func(s *driver.Stream) any {
 		return driver.FileArgs{Path: q.Path, Offset: q.Offset, Length: most + 1, Stream: s}
-	}, nil, received(func(r io.Reader) (err error) {
+	}, nil, func(r io.Reader) (err error) {
 		body, err = io.ReadAll(io.LimitReader(r, most+1))
 		return err
-	}))
+	})
 	if err != nil {
 		return abi.SandboxPart{}, err
 	}
@@ -119,9 +54,9 @@ func (b *toolbox) writeIn(ctx context.Context, box Box, q abi.SandboxWrite) (abi
 		}
 	}
 	var out driver.FileInfo
-	err := withStream(ctx, box, driver.DoWrite, func(s *driver.Stream) any {
+	err := link.Send(ctx, box, driver.DoWrite, func(s *driver.Stream) any {
 		return driver.FileArgs{Path: q.Path, Mode: q.Mode, Stream: s}
-	}, &out, sending(bytes.NewReader(q.Body)))
+	}, bytes.NewReader(q.Body), &out)
 	return sandboxFile(out), err
 }
 
@@ -158,7 +93,7 @@ func (b *toolbox) attachIn(ctx context.Context, box Box, q abi.SandboxAttach) (a
 			return abi.SandboxAttached{}, err
 		}
 		at := path.Join(attachments, name)
-		err = withStream(ctx, box, driver.DoWrite, func(s *driver.Stream) any { return driver.FileArgs{Path: at, Mode: 0o444, Stream: s} }, nil, sending(body))
+		err = link.Send(ctx, box, driver.DoWrite, func(s *driver.Stream) any { return driver.FileArgs{Path: at, Mode: 0o444, Stream: s} }, body, nil)
 		_ = body.Close()
 		if err != nil {
 			return abi.SandboxAttached{}, err
@@ -191,7 +126,7 @@ func (b *toolbox) repoIn(ctx context.Context, box Box, q abi.SandboxRepo) (abi.S
 		err = box.Do(ctx, driver.DoRepo, in, &out)
 	case q.File == "":
 		nothing := make([]byte, 1024) // the end of a tar
-		err = withStream(ctx, box, driver.DoRepo, func(s *driver.Stream) any { return driver.RepoArgs{Stream: s} }, &out, sending(bytes.NewReader(nothing)))
+		err = link.Send(ctx, box, driver.DoRepo, func(s *driver.Stream) any { return driver.RepoArgs{Stream: s} }, bytes.NewReader(nothing), &out)
 	default:
 		err = b.tarInto(ctx, box, q.File, driver.DoRepo, func(s *driver.Stream) any {
 			in.Stream = s
@@ -201,7 +136,7 @@ func (b *toolbox) repoIn(ctx context.Context, box Box, q abi.SandboxRepo) (abi.S
 	return abi.SandboxBase{Commit: out.Commit, Branch: out.Branch, Files: out.Files}, err
 }
 
-// tarInto is withStream of a command that takes a tar, which is a file of the session. One that is compressed is unpacked on the way.
+// tarInto carries out a command that takes a tar, which is a file of the session. One that is compressed is unpacked on the way.
 func (b *toolbox) tarInto(ctx context.Context, box Box, file, name string, args func(*driver.Stream) any, out any) error {
 	_, body, err := b.r.store.OpenFile(ctx, b.job.App, b.job.Session, file)
 	if err != nil {
@@ -215,10 +150,10 @@ func (b *toolbox) tarInto(ctx context.Context, box Box, file, name string, args 
 			return agent.Errorf(agent.Invalid, "%s is no tar with gzip: %s", file, err)
 		}
 	}
-	return withStream(ctx, box, name, args, out, sending(tar))
+	return link.Send(ctx, box, name, args, tar, out)
 }
 
-// diffIn keeps what was changed among the files of the session.
+// diffIn keeps what was changed among the files of the session, and what the run has used until then.
 func (b *toolbox) diffIn(ctx context.Context, box Box, q abi.SandboxDiff) (abi.SandboxChanges, error) {
 	in := driver.DiffArgs{Base: q.Base, Commit: q.Commit, Branch: q.Branch, Author: q.Author}
 	name, media := b.artifact(ctx, ".patch"), "text/x-diff; charset=utf-8"
@@ -227,20 +162,23 @@ func (b *toolbox) diffIn(ctx context.Context, box Box, q abi.SandboxDiff) (abi.S
 	}
 	var out driver.DiffResult
 	var kept agent.File
-	err := withStream(ctx, box, driver.DoDiff, func(s *driver.Stream) any {
+	err := link.Receive(ctx, box, driver.DoDiff, func(s *driver.Stream) any {
 		in.Stream = s
 		return in
-	}, &out, received(func(r io.Reader) (err error) {
+	}, &out, func(r io.Reader) (err error) {
 		if q.Commit == "" {
 			r = b.job.secrets.Scrubber().Reader(r)
 		}
 		kept, err = b.keepFile(ctx, name, media, r)
 		return err
-	}))
+	})
 	if err != nil {
 		return abi.SandboxChanges{}, err
 	}
 	got := abi.SandboxChanges{Base: out.Base, Commit: out.Commit, Bytes: kept.Size, Files: out.Files, Changed: []abi.SandboxChange{}}
+	if got.Usage, err = b.keepUsage(ctx, box.Record()); err != nil {
+		return abi.SandboxChanges{}, err
+	}
 	for _, c := range out.Changed {
 		got.Changed = append(got.Changed, abi.SandboxChange{Path: c.Path, Op: c.Op, From: c.From, Added: c.Added, Removed: c.Removed})
 	}
@@ -257,8 +195,11 @@ func (b *toolbox) diffIn(ctx context.Context, box Box, q abi.SandboxDiff) (abi.S
 
 // artifact is where a call's result is kept.
 func (b *toolbox) artifact(ctx context.Context, ext string) string {
-	return "artifacts/" + string(b.job.Run) + "/" + strings.TrimPrefix(b.named(ctx), string(b.job.Run)+"-") + ext
+	return b.artifacts() + strings.TrimPrefix(b.named(ctx), string(b.job.Run)+"-") + ext
 }
+
+// artifacts is the folder of what the run leaves.
+func (b *toolbox) artifacts() string { return "artifacts/" + string(b.job.Run) + "/" }
 
 func (b *toolbox) keepFile(ctx context.Context, name, mediaType string, body io.Reader) (agent.File, error) {
 	return b.r.store.PutFile(ctx, agent.File{App: b.job.App, Session: b.job.Session, Path: name, Type: mediaType, Run: b.job.Run}, store.AnyRev, body)

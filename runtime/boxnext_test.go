@@ -64,3 +64,36 @@ func TestBoxCancelledElsewhere(t *testing.T) {
 		})
 	}
 }
+
+const boxAsksOften = `
+import { sandbox } from "skep";
+export async function run() {
+	const box = await sandbox.open();
+	await box.work("go");
+	return "done";
+}
+`
+
+// A CLI that asks often leaves its run no wait that is long, and the run may take longer all the same than one life of its script.
+func TestBoxAsksOften(t *testing.T) {
+	w := newBoxWorld(t, allowEdits, boxAsksOften, agent.Cattle, func(c *cliTurn) {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for range 150 {
+			if why := c.permit(driver.ActionEdit, map[string]string{"path": "edited"}); why != "" {
+				t.Errorf("it is denied: %s", why)
+				return
+			}
+			<-tick.C
+		}
+	})
+	w.agent(agent.Agent{Name: "often", Limits: agent.Limits{Wall: 3 * time.Second}, Sandbox: &agent.SandboxUse{Environment: "env", CLI: "claude"}})
+	w.start()
+	run, _, err := w.StartRun(t.Context(), app, runtime.RunRequest{Agent: "often", Function: "run", Input: agent.JSON([]byte("null"))}, store.Once{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.output(run); got != "done" {
+		t.Errorf("the run came to %q", got)
+	}
+}

@@ -248,17 +248,7 @@ func (b *yardBox) Do(ctx context.Context, name string, in, out any) error {
 	return b.link.Do(ctx, name, in, out)
 }
 
-func (b *yardBox) Stream() (runtime.BoxStream, error) {
-	st, err := b.link.Stream()
-	if err != nil {
-		return nil, err
-	}
-	return yardStream{st}, nil
-}
-
-type yardStream struct{ *link.Stream }
-
-func (s yardStream) Conn(ctx context.Context) (runtime.BoxConn, error) { return s.Stream.Conn(ctx) }
+func (b *yardBox) Stream() (*link.Stream, error) { return b.link.Stream() }
 
 // scriptedCLI is the backend claude of a box: what it does in a turn is for the test to say.
 type scriptedCLI struct{ b *yardBox }
@@ -474,9 +464,9 @@ func (w *boxWorld) task(input string, session agent.SessionID) agent.Run {
 
 // outcome is what a run of a CLI returns.
 type outcome struct {
-	Text, Status, Turn, Patch, Bundle, Commit string
-	Usage                                     map[string]int64
-	Changed                                   []struct{ Path, Op string }
+	Text, Status, Turn, Patch, Bundle, Commit, Used string
+	Usage                                           map[string]int64
+	Changed                                         []struct{ Path, Op string }
 }
 
 func (w *boxWorld) outcome(run agent.Run) (out outcome) {

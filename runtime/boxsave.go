@@ -1,13 +1,9 @@
 package runtime
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
 	"path"
 	"slices"
@@ -16,35 +12,24 @@ import (
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
+	"github.com/skep-dev/skep/driver/link"
+	"github.com/skep-dev/skep/sandbox/checkpoint"
 )
 
 // manifestExt ends the name of a checkpoint's manifest.
 const manifestExt = ".json"
 
-// maxManifest is the most bytes of one, maxSaved the most files of a checkpoint.
-const (
-	maxManifest = 16 << 20
-	maxSaved    = 50_000
-)
-
-// savedFile is what a checkpoint's manifest says of a file.
-type savedFile struct {
-	Path   string `json:"path"`
-	Type   string `json:"type"` // file, dir, link
-	Mode   int64  `json:"mode"`
-	Size   int64  `json:"size"`
-	Digest string `json:"sha256,omitempty"`
-	Target string `json:"target,omitempty"`
-}
+// maxManifest is the most bytes of one.
+const maxManifest = 32 << 20
 
 // savedManifest is what is in a checkpoint.
 type savedManifest struct {
-	Sandbox     agent.SandboxID `json:"sandbox"`
-	Environment string          `json:"environment"`
-	Run         agent.RunID     `json:"run"`
-	Paths       []string        `json:"paths,omitempty"`
-	Digest      agent.Digest    `json:"digest"` // of the tar
-	Files       []savedFile     `json:"files"`
+	Sandbox     agent.SandboxID   `json:"sandbox"`
+	Environment string            `json:"environment"`
+	Run         agent.RunID       `json:"run"`
+	Paths       []string          `json:"paths,omitempty"`
+	Digest      agent.Digest      `json:"digest"` // of the tar
+	Files       []checkpoint.File `json:"files"`
 }
 
 func (m *savedManifest) told(file string) abi.SandboxSaved {
@@ -68,24 +53,15 @@ func (b *toolbox) saveIn(ctx context.Context, box Box, q abi.SandboxSave) (abi.S
 	}
 	sb := box.Record()
 	m := savedManifest{Sandbox: sb.ID, Environment: sb.Environment, Run: b.job.Run, Paths: q.Paths}
-	err := withStream(ctx, box, driver.DoArchive, func(s *driver.Stream) any { return driver.ArchiveArgs{Paths: q.Paths, Stream: s} }, nil, received(func(r io.Reader) error {
-		seen, watched := io.Pipe()
-		type listed struct {
-			files []savedFile
-			err   error
-		}
-		list := make(chan listed, 1)
-		go func() {
-			files, err := listTar(seen)
-			_ = seen.CloseWithError(err)
-			list <- listed{files, err}
-		}()
-		f, err := b.keepFile(ctx, name, "application/x-tar", io.TeeReader(r, watched))
-		_ = watched.CloseWithError(err) // nil is the end
-		got := <-list
-		m.Digest, m.Files = f.Digest, got.files
-		return errors.Join(err, got.err)
-	}))
+	err := link.Receive(ctx, box, driver.DoArchive, func(s *driver.Stream) any { return driver.ArchiveArgs{Paths: q.Paths, Stream: s} }, nil, func(r io.Reader) error {
+		var kept agent.File
+		files, err := checkpoint.Keep(r, func(r io.Reader) (err error) {
+			kept, err = b.keepFile(ctx, name, "application/x-tar", r)
+			return err
+		})
+		m.Digest, m.Files = kept.Digest, files
+		return err
+	})
 	if err != nil {
 		return abi.SandboxSaved{}, err
 	}
@@ -93,39 +69,6 @@ func (b *toolbox) saveIn(ctx context.Context, box Box, q abi.SandboxSave) (abi.S
 		return abi.SandboxSaved{}, err
 	}
 	return m.told(name), nil
-}
-
-// listTar reads a tar to its end, and says what is in it.
-func listTar(r io.Reader) (list []savedFile, err error) {
-	t := tar.NewReader(r)
-	for {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			_, err = io.Copy(io.Discard, r) // what pads it
-			return list, err
-		}
-		if err != nil {
-			return nil, agent.Errorf(agent.Invalid, "it is no tar: %s", err)
-		}
-		if len(list) >= maxSaved {
-			return nil, agent.Exceeded(agent.LimitInput, "a checkpoint has more than %d files", maxSaved)
-		}
-		f := savedFile{Path: h.Name, Mode: h.Mode, Size: h.Size, Target: h.Linkname}
-		switch h.Typeflag {
-		case tar.TypeReg:
-			f.Type = "file"
-			sum := sha256.New()
-			if _, err := io.Copy(sum, t); err != nil {
-				return nil, agent.Errorf(agent.Invalid, "it is no tar: %s", err)
-			}
-			f.Digest = hex.EncodeToString(sum.Sum(nil))
-		case tar.TypeDir:
-			f.Type = "dir"
-		default:
-			f.Type = "link"
-		}
-		list = append(list, f)
-	}
 }
 
 // restoreIn brings a checkpoint back, after every file of it was compared with the manifest.
@@ -157,7 +100,7 @@ func (b *toolbox) verified(ctx context.Context, name string) (m savedManifest, e
 		return m, err
 	}
 	defer body.Close()
-	files, err := listTar(body)
+	files, err := checkpoint.List(body)
 	switch {
 	case err != nil:
 		return m, err

@@ -29,7 +29,7 @@ const (
 type boxes struct {
 	mu    sync.Mutex
 	runs  map[agent.RunID]*boxUse
-	pets  map[string]chan struct{} // has one while a run takes that sandbox
+	pets  map[string]*petLine // that are being taken
 	texts boxTexts
 }
 
@@ -100,22 +100,37 @@ func (b *boxes) leave(run agent.RunID) *boxUse {
 	return u
 }
 
+// petLine is where the callers stand that take a sandbox which an agent keeps.
+type petLine struct {
+	turn chan struct{} // has one while a caller takes it
+	n    int           // callers that take it or wait
+}
+
 // take lets one caller at a time take a sandbox that an agent keeps.
 func (b *boxes) take(ctx context.Context, whose string) (done func(), err error) {
 	b.mu.Lock()
 	if b.pets == nil {
-		b.pets = map[string]chan struct{}{}
+		b.pets = map[string]*petLine{}
 	}
 	line := b.pets[whose]
 	if line == nil {
-		line = make(chan struct{}, 1)
+		line = &petLine{turn: make(chan struct{}, 1)}
 		b.pets[whose] = line
 	}
+	line.n++
 	b.mu.Unlock()
+	leave := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if line.n--; line.n == 0 {
+			delete(b.pets, whose)
+		}
+	}
 	select {
-	case line <- struct{}{}:
-		return func() { <-line }, nil
+	case line.turn <- struct{}{}:
+		return func() { <-line.turn; leave() }, nil
 	case <-ctx.Done():
+		leave()
 		return nil, context.Cause(ctx)
 	}
 }
@@ -203,7 +218,7 @@ func (b *toolbox) openBox(ctx context.Context, _ struct{}) (abi.Sandbox, error) 
 		return abi.Sandbox{}, err
 	}
 	whose := boxOf(a, x.run.ID)
-	if a.Sandbox.Keep == agent.Pet {
+	if a.Sandbox.Keep == agent.Pet && !b.r.hasPet(ctx, x.run, whose) {
 		done, err := b.r.boxes.take(ctx, whose)
 		if err != nil {
 			return abi.Sandbox{}, err
@@ -227,9 +242,16 @@ func (b *toolbox) openBox(ctx context.Context, _ struct{}) (abi.Sandbox, error) 
 	sb := box.Record()
 	b.r.boxes.use(x.run.ID, sb)
 	return abi.Sandbox{
-		ID: string(sb.ID), Environment: sb.Environment, Provider: sb.Provider, Keep: a.Sandbox.Keep.String(), Generation: sb.Generation, CLI: a.Sandbox.CLI,
-		Workspace: sandbox.Workspace,
+		ID: string(sb.ID), Environment: sb.Environment, Provider: sb.Provider, Keep: a.Sandbox.Keep.String(), Generation: sb.Generation, Kept: sb.Kept,
+		CLI: a.Sandbox.CLI, Workspace: sandbox.Workspace,
 	}, nil
+}
+
+// hasPet reports whether a run has a sandbox that its agent keeps, by having opened it before. It stands in no line then: who is first in it waits for the end of
+// this very run.
+func (r *Runtime) hasPet(ctx context.Context, run agent.Run, whose string) bool {
+	rec, err := r.store.SandboxFor(ctx, run.App, whose)
+	return err == nil && rec.Run == run.ID
 }
 
 // awaitPet returns when no other run has the sandbox, and what the last one left in it has stopped.

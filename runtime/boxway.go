@@ -3,9 +3,11 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/skep-dev/skep/abi"
@@ -14,6 +16,7 @@ import (
 	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/host/grant"
 	granthttp "github.com/skep-dev/skep/host/grant/http"
+	"github.com/skep-dev/skep/runtime/quota"
 	"github.com/skep-dev/skep/store"
 )
 
@@ -49,45 +52,115 @@ func (r *Runtime) BoxWay(ctx context.Context, sb agent.Sandbox, env agent.Enviro
 // Client makes one request.
 func (w *BoxWay) Client() granthttp.Client {
 	j := w.job
-	return &boxClient{outbound{r: w.r, job: &j, auth: w.auth, box: w}}
+	return &boxClient{outbound: outbound{r: w.r, job: &j, auth: w.auth, box: w}}
 }
 
-// boxClient is a request of a sandbox, whose bytes count for the quotas of the day.
-type boxClient struct{ outbound }
+// boxClient is a request of a sandbox, whose bytes count for the quotas of the day and stand in the ledger, each part of a long one before the next moves.
+type boxClient struct {
+	outbound
+	hold  *quota.Hold
+	began time.Time
+	once  sync.Once
+	noted error // of the end
+}
 
-// Do makes it. What it has moved is counted when the response's body is closed.
+// partBytes is how much a request moves before that is written down. So much a kill may keep out of the ledger.
+const partBytes = 4 << 20
+
+// Do makes it. Its last part is written down before the end of the response's body is told, or when that is closed.
 func (c *boxClient) Do(ctx context.Context, req *egress.Request) (*egress.Response, error) {
+	if err := c.r.ledgerReady(); err != nil {
+		return nil, err
+	}
 	info, err := c.r.App(ctx, c.job.App)
 	if err != nil {
 		return nil, err
 	}
 	c.job.appQuota, c.job.quota = info.Quota, c.box.live.now.Load().Quota // as they are now
-	hold, err := c.r.quotas.Traffic(c.job.quotaCall())
-	if err != nil {
+	if c.hold, err = c.r.quotas.Traffic(c.job.quotaCall()); err != nil {
 		return nil, err
 	}
-	end := func() {
-		sent, received := hold.Stop()
-		hold.Done(time.Now(), agent.Cost{Sent: sent, Received: received})
+	c.began = time.Now()
+	c.job.traffic = func(sent, received int64) error {
+		if err := c.hold.Traffic(sent, received); err != nil {
+			return err
+		}
+		return c.part(ctx)
 	}
-	c.job.traffic = hold.Traffic
 	res, err := c.outbound.Do(ctx, req)
 	if err != nil {
-		end()
+		_ = c.end(ctx, err)
 		return nil, err
 	}
-	res.Body = &ending{res.Body, end}
+	res.Body = &ending{res.Body, func(err error) error { return c.end(ctx, err) }}
 	return res, nil
 }
 
-// ending does something once it is closed.
+// part writes down what was moved, once that is much.
+func (c *boxClient) part(ctx context.Context) error {
+	now := time.Now()
+	sent, received := c.hold.Settle(now, partBytes)
+	if sent+received == 0 {
+		return nil
+	}
+	return c.note(ctx, now, nil, agent.Cost{Sent: sent, Received: received})
+}
+
+// end writes down the rest, once, unless nothing came of the request and nothing was moved.
+func (c *boxClient) end(ctx context.Context, err error) error {
+	c.once.Do(func() {
+		now := time.Now()
+		cost := agent.Cost{Wall: now.Sub(c.began)}
+		cost.Sent, cost.Received = c.hold.Stop()
+		if err == nil || cost.Bytes() > 0 {
+			c.noted = c.note(ctx, now, err, cost)
+		}
+		c.hold.Done(now, cost)
+	})
+	return c.noted
+}
+
+func (c *boxClient) note(ctx context.Context, now time.Time, err error, cost agent.Cost) error {
+	l := c.r.opts.Ledger
+	if l == nil {
+		return nil
+	}
+	c.mu.Lock()
+	to := c.now.Host
+	c.mu.Unlock()
+	failed := l.Append(agent.UsageEvent{
+		Time: now, Kind: agent.UseOutbound, App: c.job.App, Agent: c.job.Agent, Session: c.job.Session, Run: c.job.Run, Function: to,
+		Outcome: agent.OutcomeOf(err), Cost: cost,
+	})
+	if failed != nil {
+		c.r.log.ErrorContext(ctx, "what a sandbox moved was not written down", "app", c.job.App, "agent", c.job.Agent, "error", failed)
+	}
+	return failed
+}
+
+// ending is a body whose end is told to then, whose error takes the end's place. A body that is closed before its end ends well.
 type ending struct {
 	io.ReadCloser
-	then func()
+	then func(error) error
+}
+
+func (e *ending) Read(b []byte) (int, error) {
+	n, err := e.ReadCloser.Read(b)
+	if err == nil {
+		return n, nil
+	}
+	why := err
+	if errors.Is(err, io.EOF) {
+		why = nil
+	}
+	if failed := e.then(why); failed != nil && why == nil {
+		return 0, failed
+	}
+	return n, err
 }
 
 func (e *ending) Close() error {
-	defer e.then()
+	defer func() { _ = e.then(nil) }()
 	return e.ReadCloser.Close()
 }
 

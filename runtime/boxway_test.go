@@ -13,10 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/runtime"
+	"github.com/skep-dev/skep/runtime/quota"
 	"github.com/skep-dev/skep/runtime/runtimetest"
 	"github.com/skep-dev/skep/store"
 )
@@ -39,7 +42,12 @@ type wayRig struct {
 
 func newWay(t *testing.T, grants string, network ...string) *wayRig {
 	t.Helper()
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s %s", r.Method, r.URL) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s", r.Method, r.URL)
+		if r.URL.Path == "/long" {
+			_, _ = w.Write(make([]byte, 9<<20))
+		}
+	}))
 	t.Cleanup(upstream.Close)
 	out := egress.New(&egress.Options{Resolver: nameServer{}, Dial: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", upstream.Listener.Addr().String())
@@ -172,6 +180,54 @@ func TestBoxQuota(t *testing.T) {
 	}
 	if _, err := w.get("http://api.example.com/more"); agent.KindOf(err) != agent.Exhausted || agent.AsError(err).Limit != agent.LimitQuota {
 		t.Errorf("beyond the quota: %v", err)
+	}
+	close(w.let)
+}
+
+// TestBoxTraffic has what a sandbox moves in the ledger, so that it counts for the day when the server was killed: a request's bytes by its end, and a long
+// one's before it ends.
+func TestBoxTraffic(t *testing.T) {
+	w := newWay(t, `{"http":["POST,GET http://api.example.com"]}`, "http://api.example.com", "http://other.example.com")
+	after := func() (bytes int64) {
+		t.Helper()
+		k, err := quota.Load(t.Context(), w.Ledger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Used(app, "coder", agent.Quota{}).Bytes
+	}
+	res, err := w.Client().Do(t.Context(), &egress.Request{Method: "POST", URL: "http://api.example.com/x", Body: strings.NewReader("12345"), Length: 5, Redirect: egress.Manual})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(res.Body)
+	if err != nil || string(got) != "POST /x" {
+		t.Fatal(string(got), err)
+	}
+	if n := after(); n != int64(len("12345POST /x")) {
+		t.Errorf("%d bytes are in the ledger by the end of the body", n)
+	}
+	_ = res.Body.Close()
+	if _, err := w.get("http://other.example.com/"); agent.KindOf(err) != agent.Denied {
+		t.Error(err)
+	}
+	if d := cmp.Diff([]string{"outbound coder api.example.com ok 0 0"}, w.usage()); d != "" { // what was refused is none
+		t.Error(d)
+	}
+	before := after()
+	if res, err = w.Client().Do(t.Context(), &egress.Request{URL: "http://api.example.com/long", Redirect: egress.Manual}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, res.Body, 9<<20); err != nil {
+		t.Fatal(err)
+	}
+	if n := after() - before; n < 8<<20 || n > 9<<20 {
+		t.Errorf("%d bytes are in the ledger while the body comes", n)
+	}
+	_ = res.Body.Close()
+	used, err := w.QuotaUses(t.Context(), app, []agent.Agent{{Name: "coder"}})
+	if err != nil || used[1].Bytes != after() {
+		t.Errorf("%+v, and %d in the ledger: %v", used, after(), err)
 	}
 	close(w.let)
 }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	_ "embed"
+	"strings"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -27,6 +28,15 @@ func (r *Runtime) workerCode(ctx context.Context, rec record, function string) (
 		return "", errNoFunctions(rec.agent)
 	}
 	return r.keepCode(ctx, agent.Source{Kind: agent.Script, Main: codeMain, Files: map[string][]byte{codeMain: worker}})
+}
+
+// asWorker returns the error of a run as who has given a CLI its task is to see it: of the kind of what has failed. The code that threw it is ours.
+func (x *execution) asWorker(err error) error {
+	e := agent.AsError(err)
+	if !x.run.Code || !worksByCLI(x.rec) || e == nil || e.Kind != agent.Failed || e.Given == agent.Internal {
+		return err
+	}
+	return &agent.Error{Kind: e.Given, Msg: strings.TrimPrefix(e.Msg, "SkepError: "), Hint: e.Hint, Err: err}
 }
 
 func errNoFunctions(a *agent.Agent) error {

@@ -59,6 +59,7 @@ func (r *Runtime) door(j job) *grant.Door {
 			box.script, box.only = j.place.run.run.Code, j.place.run.run.Tools
 			j.place.run.tools = box
 			j.place.run.addHandlers(handlers, auth, &j)
+			auth.CountBy(j.place.run.use)
 		}
 	}
 	return grant.NewDoor(j.limits, handlers, o)

@@ -50,8 +50,9 @@ type execution struct {
 	script atomic.Bool // deliveries come from the cell; else each call's answer is one
 	random *stream
 
-	gate sync.Mutex // held over what uses the turn
-	turn *durable.Turn
+	gate  sync.Mutex // held over what uses the turn
+	turn  *durable.Turn
+	epoch atomic.Int64 // of the instance's fence, as of the latest turn
 
 	mu          sync.Mutex
 	view        *journal.View
@@ -106,6 +107,7 @@ type asked struct {
 	name     string
 	sum      journal.Sum
 	input    []byte
+	ours     bool          // its flight is of this life
 	leaves   bool          // what came before it is being committed, or was
 	opened   chan struct{} // closed when that is durable; nil for calls that need not wait for it
 	returned bool          // its answer is on the way to the code
@@ -238,6 +240,7 @@ func (x *execution) begin(t *task, a admission) (live bool, err error) {
 			return err
 		}
 		defer turn.Abandon()
+		x.epoch.Store(turn.Info().Fence.Epoch)
 		live, err = x.enterLife(ctx, turn, t)
 		return err
 	})
@@ -413,6 +416,7 @@ func (x *execution) finish(res host.Result, err, cause error) {
 	switch {
 	case err != nil:
 		status, why = outcome(err, cause)
+		why = x.asWorker(why)
 		if terminated && status == agent.RunFailed {
 			status, why = agent.RunCancelled, errTerminated()
 		}

@@ -45,6 +45,3 @@ func (r *Runtime) SnapshotImages(ctx context.Context, run agent.Run) (list []age
 
 // Resume is what recovery does with a run that it has found.
 func (r *Runtime) Resume(ctx context.Context, run agent.Run) error { return r.resume(ctx, run) }
-
-// Received is received, whose errors are those of sandboxes.
-var Received = received

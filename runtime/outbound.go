@@ -142,15 +142,15 @@ func (o *outbound) Allow(ctx context.Context, to agent.Request) error {
 	return nil
 }
 
-// Still judges again where the request goes, by the grants as they are now.
+// Still judges again where the request goes and which secrets are in it, by the grants as they are now.
 func (o *outbound) Still(ctx context.Context) error {
 	o.mu.Lock()
-	to := o.now
+	to, used := o.now, o.used // which is added to, and never changed
 	o.mu.Unlock()
 	if to.Host == "" { // it has not been allowed yet
 		return nil
 	}
-	return o.auth.StillHTTP(ctx, to)
+	return o.auth.StillHTTP(ctx, to, used...)
 }
 
 // Sign puts secrets into one hop. What went in is taken out of all that the cell says from now on.

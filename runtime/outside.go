@@ -16,7 +16,7 @@ func (x *execution) outside(ctx context.Context, door host.Calls, n uint64, a *a
 	first := f == nil
 	if first {
 		f = &flight{done: make(chan struct{})}
-		x.flights[n] = f
+		x.flights[n], a.ours = f, true
 	}
 	x.opening++
 	x.flying.Add(1)
@@ -98,7 +98,12 @@ func (x *execution) departs(ctx context.Context, n uint64, a *asked) error {
 			return nil
 		case <-slow.C:
 		case <-x.gone:
-			return errGoneAway
+			select {
+			case <-a.opened: // before: the run counts on what comes of it
+				return nil
+			default:
+				return errGoneAway
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

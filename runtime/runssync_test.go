@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -84,5 +86,63 @@ func TestRunIsPlayedAgain(t *testing.T) {
 	events := []string{"run.queued", "run.started", "begin 1", "info: here", "run.waiting", "event.received", "run.resumed", "run.completed"}
 	if d := cmp.Diff(events, w.sessionLog(run)); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+// A process that was taken over, and has the instance again because somebody called it there, does not go on with a run that has gone on elsewhere.
+func TestRunOfAProcessThatWasTakenOver(t *testing.T) { synctest.Test(t, takenOver) }
+
+func takenOver(t *testing.T) {
+	calls, let := make(chan struct{}, 2), make(chan struct{})
+	funcs := map[string]runtimetest.Func{
+		"pay": func(ctx context.Context, _ host.Call) (agent.Payload, error) {
+			calls <- struct{}{}
+			select {
+			case <-let:
+			case <-ctx.Done():
+			}
+			return agent.Text("paid"), ctx.Err()
+		},
+		"touch": counted("touched"),
+		"work": func(ctx context.Context, c host.Call) (agent.Payload, error) {
+			if _, err := runtimetest.CallAgent(ctx, c, "a", "pay", agent.Text("")); err != nil {
+				return agent.Payload{}, err
+			}
+			if _, err := count(ctx, c, "worked"); err != nil {
+				return agent.Payload{}, err
+			}
+			return runtimetest.CallAgent(ctx, c, "a", "pay", agent.Text(""))
+		},
+	}
+	w := &world{rig: newRig(t, funcs, nil)}
+	w.agent(agent.Agent{Name: "caller", Grants: agent.AgentGrants("a")})
+	stop := w.start()
+	run, _, err := w.StartRun(t.Context(), app, runtime.RunRequest{Agent: "caller", Function: "work", Key: "k", Input: agent.Text("")}, store.Once{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-calls
+	next := &world{rig: &rig{t: t, store: w.store, db: w.db, Runtime: runtime.New(w.store, runtimetest.New(funcs), nil)}}
+	end := next.start()
+	next.until(run, agent.EventRunUncertain)
+	end()
+	touch := func() error {
+		_, err := w.CallInstance(t.Context(), app, runtime.InstanceCall{Agent: "caller", Key: "k", Function: "touch", Input: agent.Text("")})
+		return err
+	}
+	if err := touch(); err == nil {
+		t.Error("it did not hear that it was taken over")
+	}
+	if err := touch(); err != nil {
+		t.Fatal(err)
+	}
+	close(let)
+	wait(time.Second)
+	stop()
+	if got, err := w.store.Run(t.Context(), app, run.ID); err != nil || got.Status != agent.Uncertain {
+		t.Errorf("the run is %s: %v", got.Status, err)
+	}
+	if _, err := w.Storage(t.Context(), app, "caller", "k", "worked"); agent.KindOf(err) != agent.NotFound {
+		t.Errorf("it went on: %v", err)
 	}
 }

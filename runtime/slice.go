@@ -36,13 +36,40 @@ func (x *execution) enter(ctx context.Context) (*durable.Turn, error) {
 	}
 }
 
+// again is enter in a life that has begun. Where the instance was acquired anew since, another process may have had it meanwhile and have gone on with
+// the run; then nothing that is known of it here counts any more, and the error is ErrFenced.
+func (x *execution) again(ctx context.Context) (*durable.Turn, error) {
+	t, err := x.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	epoch := t.Info().Fence.Epoch
+	x.r.mu.Lock()
+	newest := x.r.active[x.run.ID] == x // else the run goes on in a later life of this process
+	x.r.mu.Unlock()
+	if x.epoch.Load() == epoch || !newest {
+		return t, nil
+	}
+	run, err := x.r.store.Run(ctx, x.run.App, x.run.ID)
+	if err == nil && (run.Lives != x.run.Lives || run.Lost > x.run.Lost) {
+		err = agent.Wrap(agent.Conflict, instance.ErrFenced, "the run goes on in another process")
+		x.fail(err)
+	}
+	if err != nil {
+		t.Abandon()
+		return nil, err
+	}
+	x.epoch.Store(epoch)
+	return t, nil
+}
+
 // theTurn returns the turn of the slice, which begins when something of the instance is asked for, and lasts until the code comes to rest.
 // The caller holds gate.
 func (x *execution) theTurn(ctx context.Context) (*durable.Turn, error) {
 	if x.turn != nil {
 		return x.turn, nil
 	}
-	t, err := x.enter(ctx)
+	t, err := x.again(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +181,17 @@ func (x *execution) appendLocked(entries ...journal.Entry) {
 	}
 }
 
+// use takes one use of a grant of which the run may have most, in all its lives.
+func (x *execution) use(grant string, most int64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.view.Uses[grant] >= most {
+		return false
+	}
+	x.appendLocked(journal.Entry{Kind: journal.Used, Name: grant})
+	return true
+}
+
 // tell adds an event of ours, before the code runs or after.
 func (x *execution) tell(kind agent.EventKind, data json.RawMessage) {
 	x.addEvent(agent.Event{Kind: kind, Data: data})
@@ -259,10 +297,14 @@ func (x *execution) held() (parts, bytes int) {
 	return len(x.events) + 1 + x.bytes/journal.MaxInline, x.bytes
 }
 
-// flushSoon has events committed soon, so that those who listen see them while the code runs or waits.
+// flushSoon has events committed soon, so that those who listen see them while the code runs or waits. So is what is urgent.
 func (x *execution) flushSoon() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.flushSoonLocked()
+}
+
+func (x *execution) flushSoonLocked() {
 	if x.flushing || x.over {
 		return
 	}
@@ -282,7 +324,7 @@ func (x *execution) flush() {
 	defer x.gate.Unlock()
 	x.mu.Lock()
 	x.flushing = false
-	none := x.over || len(x.events) == 0 || x.failed != nil
+	none := x.over || len(x.events) == 0 && !x.urgent || x.failed != nil
 	x.mu.Unlock()
 	if none || x.ctx.Err() != nil {
 		return

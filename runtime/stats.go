@@ -36,7 +36,7 @@ type Stats struct {
 
 // Egress is what agents' outbound requests came to.
 type Egress struct {
-	Requests       map[string]int64 // by outcome: a class of status such as "2xx", or the kind of the error
+	Requests       map[string]int64 // by outcome: a class of status such as "2xx", or "failed"
 	Sent, Received int64            // bytes of bodies
 }
 

@@ -127,10 +127,12 @@ func (x *execution) lookAgain(at time.Time) {
 	}
 }
 
-// patience returns until when a cell is kept while calls are outside: not for long, and not for more than half of the time it has.
+// patience returns until when a cell is kept while calls are outside: not for long, and not for more than half of the time it has. After that it is kept ever
+// shorter, and in its last quarter not at all: a life of many short waits, none of which is worth giving up the cell for, is over before its time is.
 func (x *execution) patience(since, began time.Time) time.Time {
 	wall := x.rec.agent.Limits.Or(x.r.opts.Limits).Wall
-	return earlier(since.Add(x.r.opts.Outside), later(began.Add(wall/2), time.Now().Add(wall/8)))
+	now := time.Now()
+	return earlier(since.Add(x.r.opts.Outside), later(began.Add(wall/2), now.Add((began.Add(wall).Sub(now)-wall/4)/4)))
 }
 
 func later(a, b time.Time) time.Time {
@@ -176,7 +178,7 @@ func (x *execution) examine(p host.Pending) (stay bool, starts []uint64) {
 				}
 			}
 			stay = stay || x.pendingLocked(c.ID, a)
-		case a.class.Leaves() && a.class != journal.Read && !a.leaves && x.flights[c.ID] == nil && i < inFlight:
+		case x.staysLocked(c.ID, a) && i < inFlight:
 			starts = append(starts, c.ID)
 		}
 	}
@@ -233,11 +235,17 @@ func (x *execution) park(p host.Pending) bool {
 // unopened reports whether a call waits for its start to be committed.
 func (x *execution) unopened() bool {
 	for n, a := range x.asked {
-		if a.class.Leaves() && a.class != journal.Read && !a.returned && !a.leaves && x.flights[n] == nil {
+		if !a.returned && x.staysLocked(n, a) {
 			return true
 		}
 	}
 	return false
+}
+
+// staysLocked reports whether a call may not leave before what came before it is committed, and that is not done yet. One that an earlier life has under way
+// has left. The caller holds mu.
+func (x *execution) staysLocked(n uint64, a *asked) bool {
+	return a.class.Leaves() && a.class != journal.Read && !a.leaves && (a.ours || x.flights[n] == nil)
 }
 
 // giveUp gives up the cell of code that waits inside of it, unless other calls of the same batch are still to be answered, or it is not for

@@ -24,7 +24,10 @@ interface Outcome {
   text: string;
   status: string;
   turn: string;
+  /** What the CLI believes to have used. */
   usage?: SandboxUsage;
+  /** Path among the files of the session: what the run has used, by the ledger. */
+  used?: string;
   /** Path among the files of the session, when something was changed. */
   patch?: string;
   bundle?: string;
@@ -68,17 +71,17 @@ export default async function work(input: unknown, ctx: Context): Promise<Outcom
     images = put.images;
     text += `\n\nFiles that belong to this task, which can only be read:\n${put.paths.map((p) => `- ${p}`).join("\n")}`;
   }
-  // A sandbox that the agent keeps has the CLI's sessions of before: this one goes on where the last run of this session ended.
-  const kept = `cli/${ctx.sessionId}`;
+  // A sandbox that the agent keeps has the CLI's sessions of before, unless it was made anew: this one goes on where the last run of this session ended.
+  const kept = `cli/${ctx.sessionId}/${box.id}.${box.kept ?? 0}`;
   const resume = task.resume ?? (box.keep === "pet" ? await storage.get<string>(kept) : undefined);
   const done = await box.work(text, { resume, images });
   if (box.keep === "pet" && done.session !== undefined && done.session !== resume) await storage.set(kept, done.session);
   const commit = task.commit === true ? firstLine(task.task) : task.commit || undefined;
   const diff = await box.diff({ commit, branch: task.branch });
-  const { patch, bundle, changed } = diff;
+  const { patch, bundle, changed, usage: used } = diff;
   if (done.status === "failed") {
-    if (changed.length > 0) emit("sandbox.changes", { patch, bundle, changed });
+    if (changed.length > 0) emit("sandbox.changes", { patch, bundle, changed, used });
     throw new SkepError(done.fault?.kind ?? "failed", `${box.cli} has failed: ${done.fault?.message ?? done.reason ?? "it does not say why"}`, undefined, done.fault?.hint);
   }
-  return { text: done.text, status: done.status, turn: done.turn, usage: done.usage, patch, bundle, commit: diff.commit, changed };
+  return { text: done.text, status: done.status, turn: done.turn, usage: done.usage, used, patch, bundle, commit: diff.commit, changed };
 }

@@ -20,6 +20,7 @@ const (
 	LimitDisk    = "limit.disk"
 	LimitVolume  = "limit.volume"
 	Persistent   = "storage.persistent"
+	ImageContent = "image.packages"
 	CanPause     = "pause"    // Pauser
 	CanSnapshot  = "snapshot" // Snapshotter
 	CanExec      = "exec"     // Execer
@@ -39,6 +40,7 @@ var capabilities = []struct{ name, means string }{
 	{LimitDisk, "what a box writes is at most `disk`: half of it in the workspace, a quarter in the home and a quarter in /tmp"},
 	{LimitVolume, "what a pet keeps in its workspace and home is bounded as well"},
 	{Persistent, "the workspace and the home of a pet outlive its box"},
+	{ImageContent, "a box is made of an image only if that has the `packages` which its environment asks for"},
 	{CanPause, "all processes of a box can be held, and let go on"},
 	{CanSnapshot, "an image can be made of the files of a box"},
 	{CanExec, "a program can be run in a box beside its driver"},

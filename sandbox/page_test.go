@@ -122,7 +122,7 @@ func probeKubernetes(t *testing.T, node string) agent.SandboxProvider {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"gitVersion":"v1.33.1"}`)) }))
 	defer s.Close()
-	p, err := kube.New(&kube.Options{Server: s.URL, Node: node})
+	p, err := kube.New(&kube.Options{Cluster: kube.Cluster{Server: s.URL}, Node: node})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,8 +236,13 @@ says nothing at all.
 ## What a box is, with Kubernetes
 
 A pod, of the same user, privileges, files and bounds, on the node that the server runs on, for the sake of its socket: the folders of sockets and the driver
-are mounted from the node, by the paths that the server has them at, so a namespace of Pod Security level restricted refuses boxes. A scheduling gate keeps it
+are mounted from the node, by the paths that the server has them at, so a namespace of Pod Security level baseline or restricted refuses boxes. A scheduling gate keeps it
 from running before it is started. A NetworkPolicy of the namespace, ` + "`skep-boxes`" + `, denies boxes everything; whether it is heeded is for the cluster's network
-plugin. A pod that is stopped is gone. A pet is a claim of a volume. The runtime of an environment is a RuntimeClass. The image comes from a registry that the
-cluster knows, or was loaded into the node. The provider is tested against an API server of the tests, not on a cluster.
+plugin. A pod that is stopped is gone. A pet is a claim of a volume. The runtime of an environment is a RuntimeClass. Where nodes have cgroup v2, what goes over
+the bound of memory ends the whole box. The image comes from a registry that the
+cluster knows, or was loaded into the node. The provider passes the suite of all providers against
+an API server of the tests whose node runs pods in Docker; it was not tried on a cluster.
+
+Three capabilities that every box needs are less than enforced: ` + "`network.none`, `limit.pids` and `rootfs.readonly`" + `. A server refuses boxes there, until whoever runs it
+accepts that by ` + "`skep serve --sandbox-accept`" + `.
 `

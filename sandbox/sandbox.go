@@ -21,6 +21,8 @@ const (
 	SocketDir = "/run/skep"        // Request.Sockets is mounted here, and can only be read
 	Socket    = "skep.sock"        // in SocketDir: the control plane of this box, an HTTP server
 	Workspace = "/workspace"       // where the work is
+	Memory    = "memory"           // in it: what a pet has learnt, which outlives its volume
+	Sessions  = "sessions"         // in it: a folder for each session, named by its id, which do so too
 	Home      = "/home/agent"      // of the user that all runs as
 	Driver    = "/opt/skep/driver" // the driver, a static program: Request.Driver is mounted here, and can only be read
 	UserID    = 1000               // and group
@@ -40,6 +42,7 @@ type Request struct {
 	ID         agent.SandboxID
 	Generation int64
 	Image      string
+	Packages   []string // that the image has to have, as agent.ParseSandboxPackage reads them; of a provider that has ImageContent
 	Runtime    string
 	Variables  map[string]string // of the driver; there is nothing secret among them
 	Size       agent.SandboxSize // no field is zero

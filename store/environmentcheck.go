@@ -35,7 +35,6 @@ const (
 var (
 	imageRE    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}$`)
 	runtimeRE  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-	packageRE  = regexp.MustCompile(`^[a-z]+:[A-Za-z0-9@][A-Za-z0-9@._/+~:-]{0,213}$`)
 	variableRE = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	requireRE  = regexp.MustCompile(`^[a-z][a-z0-9.]{0,62}$`)
 )
@@ -119,8 +118,9 @@ func checkLists(env *agent.Environment, bad badFunc) error {
 		return bad("", "it requires %d capabilities: %d are allowed", len(env.Requires), maxRequires)
 	}
 	for i, p := range env.Packages {
-		if !packageRE.MatchString(p) {
-			return bad("write deb:NAME or npm:NAME@VERSION", "package %.80q is not valid", p)
+		if _, err := agent.ParseSandboxPackage(p); err != nil {
+			e := agent.AsError(err)
+			return bad(e.Hint, "%s", e.Msg)
 		}
 		if slices.Contains(env.Packages[:i], p) {
 			return bad("", "package %s is named twice", p)

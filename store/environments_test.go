@@ -193,6 +193,8 @@ func TestEnvironmentIsChecked(t *testing.T) {
 		{"too many variables", func(e *agent.Environment) { e.Variables = many(257) }, "257 variables"},
 
 		{"package", func(e *agent.Environment) { e.Packages = []string{"git"} }, "package"},
+		{"a range of versions", func(e *agent.Environment) { e.Packages = []string{"npm:left-pad@^1.0.0"} }, "no exact version"},
+		{"any version", func(e *agent.Environment) { e.Packages = []string{"npm:left-pad", "deb:g++"} }, ""},
 		{"package twice", func(e *agent.Environment) { e.Packages = []string{"deb:git", "deb:git"} }, "twice"},
 		{"most packages", func(e *agent.Environment) {
 			e.Packages = nth(256, func(i int) string { return fmt.Sprint("deb:p", i) })

@@ -40,7 +40,8 @@ func named(k key, payload []byte) (out []agent.Digest, err error) {
 	isRecord := strings.HasPrefix(string(k), prefixRec)
 	isDoc := strings.HasPrefix(string(k), prefixDoc)
 	isInst := strings.HasPrefix(string(k), prefixInst)
-	if !isRecord && !isInst && !isDoc && !(strings.HasPrefix(string(k), prefixLog) && !strings.HasSuffix(string(k), "/head")) {
+	isSandbox := strings.HasPrefix(string(k), prefixSandbox)
+	if !isRecord && !isInst && !isDoc && !isSandbox && !(strings.HasPrefix(string(k), prefixLog) && !strings.HasSuffix(string(k), "/head")) {
 		return nil, nil
 	}
 	r, err := parse(k, payload, nil)
@@ -53,6 +54,13 @@ func named(k key, payload []byte) (out []agent.Digest, err error) {
 			return nil, err
 		}
 		out = append(out, p.Digest)
+	}
+	if isSandbox {
+		var sb agent.SandboxRecord
+		if _, err := parse(k, payload, &sb); err != nil {
+			return nil, err
+		}
+		return sb.Checkpoint.Blobs(), nil
 	}
 	if isDoc {
 		if out, err = docBlobs(Docs(k.parts(prefixDoc)[0]), r.fields); err != nil {

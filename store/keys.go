@@ -14,6 +14,7 @@ import (
 //	meta/format                      format of the whole store (format.go)
 //	meta/commit                      number of the newest commit; every batch writes it (commit.go)
 //	meta/vault                       what is known of the keys that secrets are under (secrets.go)
+//	meta/image-seed                  what modules draw from while they are initialised (seed.go)
 //
 // A collection is one SPACE (apps, plugins, agents, sessions, runs, tokens, secrets) of one app (collection.go):
 //
@@ -99,6 +100,7 @@ const (
 	keyFormat key = "meta/format"
 	keyCommit key = "meta/commit"
 	keyVault  key = "meta/vault"
+	keySeed   key = "meta/image-seed"
 
 	keyUsageMark key = "usage/mark"
 	keyInstDue   key = "inst-mark/due"

@@ -323,6 +323,9 @@ func (v verifier) sandboxes() error {
 		if _, err := mustGet(v.snap, sandboxAppKey(rec.App, rec.ID)); err != nil {
 			return err
 		}
+		if err := v.blobs(k, rec.Checkpoint.Blobs()); err != nil {
+			return err
+		}
 		h := counts[rec.App]
 		h.all++
 		if sandboxHeld(&rec.Sandbox) {

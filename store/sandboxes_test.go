@@ -3,7 +3,9 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -240,4 +242,45 @@ func TestSandboxesOfDeletedApp(t *testing.T) {
 	if err := s.Verify(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// What a sandbox's checkpoint names is in a backup, and is missed when it is not there.
+func TestSandboxCheckpoint(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		body := strings.Repeat("tar ", 50_000)
+		d, n, err := s.PutBlobFrom(ctx, strings.NewReader(body))
+		if err != nil || n != int64(len(body)) {
+			t.Fatal(n, err)
+		}
+		in := must(s.OpenBlob(ctx, d))(t)
+		got := must(io.ReadAll(in))(t)
+		if err := in.Close(); string(got) != body || err != nil {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		_, err = s.OpenBlob(ctx, agent.DigestOf([]byte("none")))
+		wantKind(t, err, agent.NotFound)
+		rec := box("B1", "agent/1")
+		rec.Checkpoint = agent.SandboxCheckpoint{Digest: d, Manifest: must(s.PutBlob(ctx, []byte("{}")))(t), Created: epoch, Pending: true}
+		if err := s.PutSandbox(ctx, rec, 9); err != nil {
+			t.Fatal(err)
+		}
+		var named []agent.Digest
+		if err := s.Export(ctx, func(r store.Record) error { named = append(named, r.Blobs...); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(rec.Checkpoint.Blobs(), named); diff != "" {
+			t.Error(diff)
+		}
+		if err := s.Verify(ctx); err != nil {
+			t.Error(err)
+		}
+		must(s.ChangeSandbox(ctx, "B1", func(rec *agent.SandboxRecord) error {
+			rec.Checkpoint.Digest = agent.DigestOf([]byte("none"))
+			return nil
+		}))(t)
+		if err := s.Verify(ctx); err == nil {
+			t.Error("a checkpoint that is not there is not missed")
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -184,19 +185,45 @@ func (s *Store) putBlob(b []byte) (agent.Digest, error) {
 	return d, nil
 }
 
+// PutBlobFrom stores what r has outside the database, without holding it in memory. An error of r that has a kind keeps it.
+func (s *Store) PutBlobFrom(ctx context.Context, r io.Reader) (agent.Digest, int64, error) {
+	if err := ctx.Err(); err != nil {
+		return "", 0, err
+	}
+	return s.putBlobFrom(r)
+}
+
+// OpenBlob returns a blob, which the caller closes. It is whole: one that is damaged is an error.
+func (s *Store) OpenBlob(ctx context.Context, d agent.Digest) (io.ReadSeekCloser, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f, err := s.blobs.Open(d)
+	if err != nil {
+		return nil, noBlob(d, err)
+	}
+	return f, nil
+}
+
 // Blob returns what PutBlob stored.
 func (s *Store) Blob(ctx context.Context, d agent.Digest) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b, err := s.blobs.Get(d)
-	switch {
-	case err == nil:
-		return b, nil
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, agent.Errorf(agent.NotFound, "there is no blob %s", d)
-	case errors.Is(err, blob.ErrCorrupt):
-		return nil, damaged("blob "+string(d), "%v", err)
+	if err != nil {
+		return nil, noBlob(d, err)
 	}
-	return nil, agent.Wrap(agent.Unavailable, err, "the file could not be read from disk")
+	return b, nil
+}
+
+// noBlob is the error of a blob that cannot be read.
+func noBlob(d agent.Digest, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return agent.Errorf(agent.NotFound, "there is no blob %s", d)
+	case errors.Is(err, blob.ErrCorrupt):
+		return damaged("blob "+string(d), "%v", err)
+	}
+	return agent.Wrap(agent.Unavailable, err, "the file could not be read from disk")
 }

@@ -313,7 +313,11 @@ func TestTransitKey(t *testing.T) {
 	wantKind(t, r.open(r.options()), agent.Unavailable, "cannot serve")
 	e.SetStatus(0)
 	r.env["VAULT_TOKEN"] = "hvs.other"
-	wantKind(t, r.open(r.options()), agent.Invalid, "refused")
+	err = r.open(r.options())
+	wantKind(t, err, agent.Invalid, "refused")
+	if hint := agent.AsError(err).Hint; !strings.Contains(hint, "credentials") || strings.Contains(hint, "lost") {
+		t.Errorf("the hint is %q", hint)
+	}
 	r.env["VAULT_TOKEN"] = "hvs.token"
 	e.Replace()
 	wantKind(t, r.open(r.options()), agent.Invalid, "is not the key that this store's secrets are under")

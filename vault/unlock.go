@@ -205,7 +205,7 @@ func (v *Vault) missing(used map[string]int, tried []string, cause error) error 
 		Hint: "name that key with --vault-key, or with --vault-old-key beside a new one; without it the secrets cannot be read by anybody. " +
 			"Where it is lost for good, --vault-lost-key with its fingerprint deletes them and starts",
 	}
-	if why := agent.AsError(cause); why != nil && why.Kind == agent.Invalid && why.Hint != "" { // what was given cannot be used at all
+	if why := agent.AsError(cause); why != nil && (why.Kind == agent.Invalid || why.Kind == agent.Denied) && why.Hint != "" { // what was given cannot be used at all
 		e.Hint = why.Hint
 	}
 	return e

@@ -19,6 +19,7 @@ import (
 	"github.com/skep-dev/skep/gateway/gemini"
 	"github.com/skep-dev/skep/gateway/message"
 	"github.com/skep-dev/skep/gateway/response"
+	transport "github.com/skep-dev/skep/gateway/upstream"
 	"github.com/skep-dev/skep/gateway/wire"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/runtime/runtimetest"
@@ -55,7 +56,7 @@ func serve(t *testing.T) *rig {
 	}
 	up := &upstream{cells: map[string]*played{}}
 	vendors := httptest.NewServer(up)
-	tr := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
+	tr := transport.New(&http.Transport{MaxIdleConnsPerHost: 256})
 	g := gateway.New(&gateway.Options{
 		Codecs:  []wire.Codec{chat.Codec, response.Codec, message.Codec, gemini.Codec, embed.Codec},
 		Records: gateway.FromStore(st), Ledger: usage, Public: tr, Backoff: time.Millisecond,

@@ -130,6 +130,12 @@ func (c *Client) ModelLimit(ctx context.Context, name string) (agent.ModelLimit,
 	return get[agent.ModelLimit](ctx, c, path("models", "limits", name))
 }
 
+// ModelLimitUse returns what is used of a limit now, and by whom, the most frequent first.
+func (c *Client) ModelLimitUse(ctx context.Context, name string) ([]agent.LimitUse, error) {
+	l, err := get[List[agent.LimitUse]](ctx, c, path("models", "limits", name, "use"))
+	return l.Items, err
+}
+
 // DeleteModelLimit deletes a limit.
 func (c *Client) DeleteModelLimit(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodDelete, path("models", "limits", name), nil, nil, nil)

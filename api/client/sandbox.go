@@ -75,6 +75,52 @@ func (c *Client) DeleteSandbox(ctx context.Context, id agent.SandboxID) error {
 	return c.do(ctx, http.MethodDelete, path("sandboxes", string(id)), nil, nil, nil)
 }
 
+// RecreateSandbox makes a pet anew: in the newest revision of its environment, with nothing of what was kept of it but its checkpoint, which is taken first.
+// It returns when the new one can be used.
+func (c *Client) RecreateSandbox(ctx context.Context, id agent.SandboxID) (agent.Sandbox, error) {
+	return c.changePet(ctx, id, "recreate")
+}
+
+// HibernateSandbox takes the checkpoint of a pet, and deletes all else of it. Its next use makes it anew, with what the checkpoint has.
+func (c *Client) HibernateSandbox(ctx context.Context, id agent.SandboxID) (agent.Sandbox, error) {
+	return c.changePet(ctx, id, "hibernate")
+}
+
+// ResetSandbox deletes all that is kept of a pet, with its checkpoint. Its next use begins with nothing.
+func (c *Client) ResetSandbox(ctx context.Context, id agent.SandboxID) (agent.Sandbox, error) {
+	return c.changePet(ctx, id, "reset")
+}
+
+func (c *Client) changePet(ctx context.Context, id agent.SandboxID, verb string) (sb agent.Sandbox, err error) {
+	return sb, c.do(ctx, http.MethodPost, path("sandboxes", string(id), verb), nil, nil, &sb)
+}
+
+// SandboxManifest is what the checkpoint of a pet has.
+type SandboxManifest struct {
+	Sandbox     agent.SandboxID `json:"sandbox"`
+	Generation  int64           `json:"generation"`
+	Environment string          `json:"environment"` // NAME@REVISION
+	Created     time.Time       `json:"created"`
+	Digest      agent.Digest    `json:"digest"` // of the tar
+	Bytes       int64           `json:"bytes"`  // of the tar
+	Files       []SavedFile     `json:"files"`
+}
+
+// SavedFile is a file of a checkpoint.
+type SavedFile struct {
+	Path   string `json:"path"` // within the workspace
+	Type   string `json:"type"` // file, dir, link
+	Mode   int64  `json:"mode"`
+	Size   int64  `json:"size"`
+	Digest string `json:"sha256,omitempty"`
+	Target string `json:"target,omitempty"` // of a link
+}
+
+// SandboxCheckpoint returns what the newest checkpoint of a pet has.
+func (c *Client) SandboxCheckpoint(ctx context.Context, id agent.SandboxID) (SandboxManifest, error) {
+	return get[SandboxManifest](ctx, c, path("sandboxes", string(id), "checkpoint"))
+}
+
 // Exec is a program to run in a sandbox.
 type Exec struct {
 	Command    []string          `json:"command"` // one entry is a line for sh

@@ -122,9 +122,15 @@ func (c *Client) Connect(ctx context.Context, agentName, key string, o *SocketOp
 	case <-ready:
 		return s, nil
 	case <-s.done:
-		return nil, s.Err()
+		err = s.Err()
 	case <-ctx.Done():
-		return nil, errors.Join(c.unreachable(ctx, ctx.Err()), s.Close())
+		err = errors.Join(c.unreachable(ctx, ctx.Err()), s.Close())
+	}
+	select {
+	case <-ready: // then events may have been told, and only its Position says which
+		return s, nil
+	default:
+		return nil, err
 	}
 }
 
@@ -388,13 +394,12 @@ func (s *Socket) isReady() {
 
 func (s *Socket) change(state json.RawMessage, version int64) {
 	s.mu.Lock()
-	if version <= s.pos.State {
-		s.mu.Unlock()
-		return
+	fresh := version > s.pos.State
+	if fresh || version == s.pos.State && s.state == nil { // an earlier socket has seen it, and this one has not
+		s.state, s.pos.State = state, version
 	}
-	s.state, s.pos.State = state, version
 	s.mu.Unlock()
-	if s.o.OnState != nil {
+	if fresh && s.o.OnState != nil {
 		s.o.OnState(state, version)
 	}
 }

@@ -26,7 +26,11 @@ func accessText(e agent.Event) string {
 		if json.Unmarshal(e.Data, &u) != nil {
 			return ""
 		}
-		return fmt.Sprintf("%s (version %d) in %s of %s %s%s, by agent %s", u.Secret, u.Version, u.Place, u.Method, u.Host, u.Path, u.Agent)
+		where := "in " + u.Place + " of"
+		if u.Place == agent.PlaceExchange {
+			where = "exchanged for a token by"
+		}
+		return fmt.Sprintf("%s (version %d) %s %s %s%s, by agent %s", u.Secret, u.Version, where, u.Method, u.Host, u.Path, u.Agent)
 	case agent.EventHTTP:
 		var u agent.HTTPUse
 		if json.Unmarshal(e.Data, &u) != nil {

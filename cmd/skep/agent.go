@@ -231,9 +231,10 @@ func newAgentUpdate(c *cli) *cobra.Command {
 		Use:   "update NAME",
 		Short: "Change an agent; what is not named stays as it is",
 		Long: `Change an agent. What is not named stays as it is; settings, limits and quotas are each replaced as a whole. --grant-... adds to what it
-may do and --revoke-... takes away from it, also from calls and runs under way; --grants-file replaces all of it.`,
+may do, with limits behind it if there are any, and --revoke-... takes away from it, also from calls and runs under way; --grants-file replaces all of it.`,
 		Example: "  skep agent update hello --plugin hello@1.1\n  skep agent update hello --config word=Salve --limit wall=1m\n" +
-			"  skep agent update hello --grant-http 'GET https://api.example.com/v1/**' --grant-secret api-key\n  skep agent update hello --revoke-secret api-key",
+			"  skep agent update hello --grant-http 'GET https://api.example.com/v1/**' --grant-secret api-key\n" +
+			"  skep agent update hello --grant-http 'POST https://api.example.com/mail per_call=1 per_day=200'\n  skep agent update hello --revoke-secret api-key",
 		Args: f.grant.oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			patch, err := f.patch(cmd.Flags())

@@ -99,8 +99,8 @@ func newEnvironmentSet(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Make an environment, or its next revision",
-		Long: `Make an environment, or its next revision; what is not named stays as it is. --network lets what runs in a sandbox reach a target, as far as its agent is granted
-that, too. --file takes all of it as JSON, as skep environment show --json prints it.`,
+		Long: `Make an environment, or its next revision; what is not named stays as it is, and what is named empty, as in --require "", is taken away. --network lets
+what runs in a sandbox reach a target, as far as its agent is granted that, too. --file takes all of it as JSON, as skep environment show --json prints it.`,
 		Example: "  skep environment set work --image skep/agents\n  skep environment set work --setup setup.sh --var NODE_ENV=test --memory 4GB --network https://api.example.com",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -122,17 +122,21 @@ that, too. --file takes all of it as JSON, as skep environment show --json print
 				"description": func() error { out.Description = env.Description; return nil },
 				"provider":    func() error { out.Provider = env.Provider; return nil },
 				"runtime":     func() error { out.Runtime = env.Runtime; return nil },
-				"package":     func() error { out.Packages = env.Packages; return nil },
-				"require":     func() error { out.Requires = env.Requires; return nil },
+				"package":     func() error { out.Packages = filled(env.Packages); return nil },
+				"require":     func() error { out.Requires = filled(env.Requires); return nil },
 				"cpus":        func() error { out.Size.CPUs = env.Size.CPUs; return nil },
 				"pids":        func() error { out.Size.Pids = env.Size.Pids; return nil },
 				"idle":        func() error { out.Idle = env.Idle; return nil },
 				"life":        func() error { out.Life = env.Life; return nil },
 				"memory":      func() (err error) { out.Size.Memory, err = sizeFlag("memory", memory); return err },
 				"disk":        func() (err error) { out.Size.Disk, err = sizeFlag("disk", disk); return err },
-				"var":         func() (err error) { out.Variables, err = pairs("var", vars); return err },
-				"network":     func() (err error) { out.Network, err = targets("network", network); return err },
+				"var":         func() (err error) { out.Variables, err = pairs("var", filled(vars)); return err },
+				"network":     func() (err error) { out.Network, err = targets("network", filled(network)); return err },
 				"setup": func() error {
+					if setup == "" {
+						out.Setup = ""
+						return nil
+					}
 					b, err := os.ReadFile(setup)
 					if err != nil {
 						return &agent.Error{Kind: agent.Invalid, Msg: "cannot read the setup script " + setup, Err: err}
@@ -169,9 +173,9 @@ that, too. --file takes all of it as JSON, as skep environment show --json print
 	flags := cmd.Flags()
 	flags.StringVar(&env.Image, "image", "", "what a sandbox is made of")
 	flags.StringVar(&env.Description, "description", "", "what it is for")
-	flags.StringVar(&env.Provider, "provider", "", "docker or podman; the server's first unless given")
+	flags.StringVar(&env.Provider, "provider", "", "docker, podman or kubernetes; the server's first unless given")
 	flags.StringVar(&env.Runtime, "runtime", "", "of the provider's, such as runsc")
-	flags.StringArrayVar(&env.Packages, "package", nil, "what the image has to have, as its build was told; may be given more than once")
+	flags.StringArrayVar(&env.Packages, "package", nil, "a `PACKAGE` that the image has to have, else no sandbox is made of it: deb:NAME, npm:NAME@VERSION, or npm:NAME for any version; may be given more than once")
 	flags.StringArrayVar(&env.Requires, "require", nil, "a `CAPABILITY` that has to be enforced, as skep sandbox providers names them; may be given more than once")
 	flags.StringVar(&setup, "setup", "", "a script for sh, run in the workspace before any work: a `FILE`")
 	flags.StringArrayVar(&vars, "var", nil, "a variable `NAME=VALUE` of what runs in it, never a secret; may be given more than once")
@@ -186,7 +190,16 @@ that, too. --file takes all of it as JSON, as skep environment show --json print
 	return cmd
 }
 
+// filled drops empty values: a flag that is given once, and empty, stands for an empty list.
+func filled(list []string) []string {
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+// sizeFlag reads a size; "" is 0, for the default.
 func sizeFlag(flag, s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
 	n, err := parseSize(s)
 	if err != nil || n < 0 {
 		return 0, usageError("--%s %s: write a number of bytes, with MB or GB", flag, s)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,12 +16,15 @@ import (
 
 // grantFlags name grants on the command line.
 type grantFlags struct {
+	verb string // grant or revoke
+
 	http, secrets, agents, models, tools []string
 	state                                string
 }
 
 // register adds flags that begin with verb, which is grant or revoke.
 func (f *grantFlags) register(flags *pflag.FlagSet, verb string) {
+	f.verb = verb
 	say := func(grant, revoke string) string {
 		if verb == "grant" {
 			return grant + "; may be given more than once"
@@ -61,20 +65,31 @@ func (f *grantFlags) oneName(cmd *cobra.Command, args []string) error {
 // grants returns what the flags name.
 func (f *grantFlags) grants() (g agent.Grants, err error) {
 	for _, s := range f.http {
+		s, limits, err := f.cutLimits(s)
+		if err != nil {
+			return g, err
+		}
 		t, err := agent.ParseTarget(s)
 		if err != nil {
 			return g, err
 		}
-		g.HTTP = append(g.HTTP, agent.HTTPGrant{Allow: t})
+		g.HTTP = append(g.HTTP, agent.HTTPGrant{Allow: t, Limits: limits})
 	}
 	byName := map[string]int{}
 	for _, s := range f.secrets {
+		s, limits, err := f.cutLimits(s)
+		if err != nil {
+			return g, err
+		}
 		name, target, narrowed := strings.Cut(s, "=")
 		i, seen := byName[name]
 		if !seen {
 			i = len(g.Secrets)
 			byName[name] = i
-			g.Secrets = append(g.Secrets, agent.SecretGrant{Name: name})
+			g.Secrets = append(g.Secrets, agent.SecretGrant{Name: name, Limits: limits})
+		}
+		if seen && limits != g.Secrets[i].Limits {
+			return g, usageError("secret %s is named with different limits", name)
 		}
 		if seen && narrowed != (len(g.Secrets[i].To) > 0) {
 			return g, usageError("secret %s is named both with a target and without one", name)
@@ -91,8 +106,12 @@ func (f *grantFlags) grants() (g agent.Grants, err error) {
 		names []string
 		to    *[]agent.NamedGrant
 	}{{f.agents, &g.Agents}, {f.models, &g.Models}, {f.tools, &g.Tools}} {
-		for _, name := range l.names {
-			*l.to = append(*l.to, agent.NamedGrant{Name: name})
+		for _, s := range l.names {
+			name, limits, err := f.cutLimits(s)
+			if err != nil {
+				return g, err
+			}
+			*l.to = append(*l.to, agent.NamedGrant{Name: name, Limits: limits})
 		}
 	}
 	switch f.state {
@@ -106,6 +125,28 @@ func (f *grantFlags) grants() (g agent.Grants, err error) {
 		}
 	}
 	return g, g.Check()
+}
+
+// cutLimits splits a grant from the limits behind it: "POST https://api.example.com/mail per_call=1 per_day=200".
+func (f *grantFlags) cutLimits(s string) (grant string, limits agent.Rate, err error) {
+	grant, list, some := strings.Cut(s, " per_")
+	if !some {
+		return s, limits, nil
+	}
+	if f.verb != "grant" {
+		return "", limits, usageError("--%s-...: %q has a limit, which is not taken away by itself: grant the same without it", f.verb, s)
+	}
+	for field := range strings.FieldsSeq("per_" + list) {
+		name, value, _ := strings.Cut(field, "=")
+		to := map[string]*int64{"per_call": &limits.PerCall, "per_minute": &limits.PerMinute, "per_day": &limits.PerDay}[name]
+		if to == nil {
+			return "", limits, usageError("%q is no limit of a grant: they are per_call=N, per_minute=N and per_day=N", field)
+		}
+		if *to, err = strconv.ParseInt(value, 10, 64); err != nil || *to < 1 {
+			return "", limits, usageError("%q: write a number from 1, such as %s=10", field, name)
+		}
+	}
+	return strings.TrimSpace(grant), limits, nil
 }
 
 // readGrants reads a file of grants, as JSON.

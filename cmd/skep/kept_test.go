@@ -2,9 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/memkv"
 )
 
 // TestKeptSecret looks at a secret while it is made, over and over: it is whole or not there at all, so a server that is killed meanwhile starts again.
@@ -55,5 +60,26 @@ func TestKeptSecret(t *testing.T) {
 	}
 	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
 		t.Error(st.Mode(), err)
+	}
+}
+
+func TestImageSeed(t *testing.T) {
+	dir := t.TempDir()
+	st, err := store.Open(t.Context(), memkv.New(), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	file, old := filepath.Join(dir, "image.seed"), bytes.Repeat([]byte{3}, store.SeedSize)
+	if err := os.WriteFile(file, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"of an older data directory", "once it is in the store"} {
+		if got, err := imageSeed(t.Context(), st, dir); err != nil || !bytes.Equal(got, old) {
+			t.Errorf("%s: %x, %v", when, got, err)
+		}
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the file is there still: %v", err)
+		}
 	}
 }

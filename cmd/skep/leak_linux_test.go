@@ -227,7 +227,7 @@ func TestNoSecretLeaks(t *testing.T) {
 	upstream := httptest.NewServer(up)
 	defer upstream.Close()
 	var logged safeBuffer
-	c := startServer(t, &logged)
+	c := startServer(t, &logged, nil)
 	defer c.stop()
 	ctx := t.Context()
 

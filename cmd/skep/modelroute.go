@@ -182,8 +182,53 @@ func newModelLimit(c *cli) *cobra.Command {
 				"revision", strconv.FormatInt(l.Revision, 10), "changed", when(l.Changed),
 			}
 		}),
+		newLimitUse(c),
 		removeVerb(c, "limit", (*client.Client).DeleteModelLimit))
 	return cmd
+}
+
+func newLimitUse(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:     "use NAME",
+		Short:   "Show what is used of a limit now, and by whom",
+		Long:    "Show what is used of a limit now, and by whom, the most frequent first. What calls under way may use is counted, until they have ended.",
+		Example: "  skep model limit use daily",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.client()
+			if err != nil {
+				return err
+			}
+			l, err := cl.ModelLimit(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			used, err := cl.ModelLimitUse(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(used)
+			}
+			if len(used) == 0 {
+				c.printf("nothing is used of the limit %s in %s\n", l.Name, window(l.Window))
+				return nil
+			}
+			number := func(n int64) string { return strconv.FormatInt(n, 10) }
+			of := func(used, bound int64, form func(int64) string) string {
+				if bound == 0 {
+					return form(used)
+				}
+				return form(used) + " of " + form(bound)
+			}
+			var rows [][]string
+			for _, u := range used {
+				rows = append(rows, []string{u.Who, of(u.Requests, l.Requests, number), of(u.Tokens, l.Tokens, number), of(u.Spend, l.Spend, money)})
+			}
+			c.printTable([]string{strings.ToUpper(l.Each.String()), "REQUESTS", "TOKENS", "SPEND"}, rows)
+			return nil
+		},
+	}
 }
 
 func bound(n int64, s string) string {

@@ -26,6 +26,7 @@ import (
 	"github.com/skep-dev/skep/gateway/price"
 	"github.com/skep-dev/skep/gateway/response"
 	"github.com/skep-dev/skep/gateway/script"
+	"github.com/skep-dev/skep/gateway/upstream"
 	"github.com/skep-dev/skep/gateway/wire"
 	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/store"
@@ -53,7 +54,7 @@ type modelGateway struct {
 	prices *price.Table
 	audit  func(ctx context.Context, app agent.App, e agent.Event) error
 	outs   []*egress.Egress
-	ways   []*http.Transport
+	ways   []*upstream.Transport
 
 	mu     sync.Mutex
 	told   map[keyUse]time.Time
@@ -86,6 +87,12 @@ func openModels(st *store.Store, o serveOptions, secrets *vault.Vault, usage *le
 	m.Gateway = gateway.New(&gateway.Options{
 		Log: o.log, Tracer: tracer, Codecs: modelCodecs(), Records: gateway.FromStore(st), Public: public, Private: private, Script: m.script, Secret: m.secret,
 		Ledger: usage, Price: m.price, Refused: m.refused, Logging: m.logging, Logged: m.logged,
+		Use: func(ctx context.Context, app agent.App, org bool, name string) ([]agent.LimitUse, error) {
+			if org {
+				app = limit.Org
+			}
+			return limiter.Use(ctx, app, name)
+		},
 		Hold: func(ctx context.Context, h gateway.Hold) (gateway.Held, error) {
 			micro, _ := m.price(h.Provider, h.Model, agent.ModelTokens{Input: h.Input, Output: h.Tokens - h.Input}, "", time.Now())
 			held, err := limiter.Hold(ctx, limit.Ask{
@@ -103,9 +110,9 @@ func openModels(st *store.Store, o serveOptions, secrets *vault.Vault, usage *le
 	return m, nil
 }
 
-func (m *modelGateway) way(o egress.Options) *http.Transport {
+func (m *modelGateway) way(o egress.Options) *upstream.Transport {
 	out := egress.New(&o)
-	t := out.Transport(idleModels)
+	t := upstream.New(out.Transport(idleModels))
 	m.outs, m.ways = append(m.outs, out), append(m.ways, t)
 	return t
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,7 +43,7 @@ func TestOutboundHandler(t *testing.T) {
 		fmt.Fprintf(w, "%s %s by %s: %s", r.Method, r.URL, r.Header.Get("X-Seen-By"), b)
 	}))
 	defer upstream.Close()
-	s := startServer(t, io.Discard)
+	s := startServer(t, io.Discard, nil)
 	defer s.stop()
 	s.agentOf(t, "asker", `export const ask = async (p) => {
 		const res = await fetch("`+upstream.URL+`" + p, { method: "POST", body: "hello", headers: { "SKEP-agent": "somebody else" } });
@@ -90,7 +92,7 @@ func TestOutboundHandler(t *testing.T) {
 	}
 }
 
-// TestNarrowingCutsWhatRuns takes a grant back while a response streams.
+// TestNarrowingCutsWhatRuns takes a grant back while a response streams: that of the request, or that of the secret in it.
 func TestNarrowingCutsWhatRuns(t *testing.T) {
 	begun := make(chan string, 1)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -110,29 +112,44 @@ func TestNarrowingCutsWhatRuns(t *testing.T) {
 		}
 	}))
 	defer upstream.Close()
-	s := startServer(t, io.Discard)
+	s := startServer(t, io.Discard, nil)
 	defer s.stop()
-	s.agentOf(t, "reader", `export async function read() {
-		let n = 0;
-		for await (const part of (await fetch("`+upstream.URL+`")).body) n += part.length;
-		return n;
-	}`, `{"http":["`+upstream.URL+`"]}`)
-	ended := make(chan error, 1)
-	go func() {
-		_, _, err := s.Call(t.Context(), "reader", "read", agent.Payload{}, 25*time.Second)
-		ended <- err
-	}()
-	receive(t, begun)
-	if _, err := s.UpdateAgent(t.Context(), "reader", client.AgentPatch{Grants: &agent.Grants{}}); err != nil {
+	if _, err := s.SetSecret(t.Context(), "key", secretAt(t, agent.SecretValue, "a-long-secret", upstream.URL)); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "the grant was taken back") {
-			t.Errorf("ended with %v", err)
+	s.agentOf(t, "reader", `export async function read() {
+		let n = 0;
+		for await (const part of (await fetch("`+upstream.URL+`", { headers: { authorization: "{{secret:key}}" } })).body) n += part.length;
+		return n;
+	}`, `{}`)
+	all := `{"http":["` + upstream.URL + `"],"secrets":["key"]}`
+	for left, want := range map[string]string{
+		`{"secrets":["key"]}`:               "the grant was taken back",
+		`{"http":["` + upstream.URL + `"]}`: `the grant of the secret "key", which is in the request, was taken back`,
+	} {
+		grant := func(text string) {
+			t.Helper()
+			g := grantsOf(t, text)
+			if _, err := s.UpdateAgent(t.Context(), "reader", client.AgentPatch{Grants: &g}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the response went on")
+		grant(all)
+		ended := make(chan error, 1)
+		go func() {
+			_, _, err := s.Call(t.Context(), "reader", "read", agent.Payload{}, 25*time.Second)
+			ended <- err
+		}()
+		receive(t, begun)
+		grant(left)
+		select {
+		case err := <-ended:
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("ended with %v, want %q", err, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the response went on")
+		}
 	}
 }
 
@@ -140,7 +157,7 @@ func TestNarrowingCutsWhatRuns(t *testing.T) {
 func TestGrantsAreUsedUp(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "0123456789") }))
 	defer upstream.Close()
-	s := startServer(t, io.Discard)
+	s := startServer(t, io.Discard, nil)
 	defer s.stop()
 	s.agentOf(t, "asker", `export async function ask(paths) {
 		const out = [];
@@ -215,7 +232,7 @@ func TestTokenIsExchangedOnce(t *testing.T) {
 		fmt.Fprint(w, r.Header.Get("Authorization"))
 	}))
 	defer upstream.Close()
-	s := startServer(t, io.Discard)
+	s := startServer(t, io.Discard, nil)
 	defer s.stop()
 	if _, err := s.SetSecret(t.Context(), "api", secretAt(t, agent.SecretOAuth,
 		map[string]string{"token_url": upstream.URL + "/token", "client_id": "me", "client_secret": "a-long-secret"}, upstream.URL)); err != nil {
@@ -232,5 +249,16 @@ func TestTokenIsExchangedOnce(t *testing.T) {
 	}
 	if n := exchanged.Load(); n != 1 {
 		t.Errorf("%d exchanges for two requests", n)
+	}
+	var places []string
+	for e, err := range s.Events(t.Context(), client.AuditLog(client.AuditFilter{Kind: "secret.used"}), 0, false) {
+		var use agent.SecretUse
+		if err := errors.Join(err, json.Unmarshal(e.Data, &use)); err != nil {
+			t.Fatal(err)
+		}
+		places = append(places, use.Place+" "+use.Path)
+	}
+	if want := []string{"header:authorization /", "exchange /token", "header:authorization /"}; !slices.Equal(places, want) {
+		t.Errorf("the audit log has %q, want %q", places, want)
 	}
 }

@@ -26,6 +26,7 @@ one open it by themselves; these verbs look into it, and open one by hand.`,
 	})
 	cmd.AddCommand(newSandboxProviders(c), newSandboxOpen(c), newSandboxList(c), newSandboxShow(c), newSandboxDelete(c), newSandboxExec(c), newSandboxPs(c), newSandboxKill(c),
 		newSandboxFile(c), newSandboxBackup(c), newSandboxRestore(c), newSandboxClone(c), newSandboxDiff(c), newSandboxPreview(c))
+	cmd.AddCommand(newSandboxPets(c)...)
 	return cmd
 }
 
@@ -128,9 +129,20 @@ func newSandboxShow(c *cli) *cobra.Command {
 		return []string{
 			"id", string(s.ID), "agent", s.Agent, "state", s.State.String(), "error", problem, "environment", s.Environment, "provider", s.Provider, "kept as", s.Keep.String(),
 			"for", s.For, "session", string(s.Session), "run", string(s.Run), "generation", strconv.FormatInt(s.Generation, 10),
-			"created", when(s.Created), "started", when(s.Started), "used", when(s.Used), "expires", when(s.Expires),
+			"checkpoint", checkpointOf(s), "created", when(s.Created), "started", when(s.Started), "used", when(s.Used), "expires", when(s.Expires),
 		}
 	})
+}
+
+// checkpointOf tells what is kept of a pet while it hibernates, or was when it was made anew.
+func checkpointOf(s agent.Sandbox) string {
+	switch {
+	case s.Checkpoint.Digest == "":
+		return ""
+	case s.Checkpoint.Pending:
+		return keptFiles(s) + ", " + when(s.Checkpoint.Created) + ", to be put back"
+	}
+	return keptFiles(s) + ", " + when(s.Checkpoint.Created)
 }
 
 func newSandboxDelete(c *cli) *cobra.Command {

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +18,6 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
-	"github.com/skep-dev/skep/driver/link"
 	"github.com/skep-dev/skep/gateway"
 	"github.com/skep-dev/skep/host/egress"
 	"github.com/skep-dev/skep/runtime"
@@ -29,11 +30,14 @@ import (
 
 // sandboxOptions are the flags about sandboxes.
 type sandboxOptions struct {
-	kind   string // docker, podman, none or auto; auto unless given
+	kind   string // docker, podman, kubernetes, none or auto; auto unless given
 	host   string // of the engine
 	pool   int
-	driver string // file
-	dir    string // of the sockets
+	driver string        // file
+	dir    string        // of the sockets
+	hello  time.Duration // keeper.Options.Hello
+	accept []string
+	kube   kubeOptions
 }
 
 // The values of --sandbox that are no provider.
@@ -43,11 +47,17 @@ const (
 )
 
 func (o *sandboxOptions) register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.kind, "sandbox", or(os.Getenv("SKEP_SANDBOX"), sandboxAuto), "what makes sandboxes: docker, podman, none, or auto, which is docker where its socket is (SKEP_SANDBOX)")
-	flags.StringVar(&o.host, "sandbox-host", os.Getenv("SKEP_SANDBOX_HOST"), "where that listens: unix:///PATH or tcp://HOST:PORT; where its own tools look unless given (SKEP_SANDBOX_HOST)")
+	flags.StringVar(&o.kind, "sandbox", or(os.Getenv("SKEP_SANDBOX"), sandboxAuto), "what makes sandboxes: docker, podman, kubernetes, none, or auto, which is docker where its socket is (SKEP_SANDBOX)")
+	flags.StringVar(&o.host, "sandbox-host", os.Getenv("SKEP_SANDBOX_HOST"), "where Docker or Podman listens: unix:///PATH or tcp://HOST:PORT; where its own tools look unless given (SKEP_SANDBOX_HOST)")
 	flags.IntVar(&o.pool, "sandbox-pool", 0, "sandboxes that are kept running for each environment in use, waiting for who will have them")
 	flags.StringVar(&o.driver, "sandbox-driver", os.Getenv("SKEP_SANDBOX_DRIVER"), "`FILE` of the driver, a static program for Linux that runs in each sandbox; skep-driver beside this program, or this program itself, unless given (SKEP_SANDBOX_DRIVER)")
 	flags.StringVar(&o.dir, "sandbox-dir", os.Getenv("SKEP_SANDBOX_DIR"), "`DIR` of the sockets of sandboxes, with a short path; below the data directory unless given (SKEP_SANDBOX_DIR)")
+	var accept []string
+	if env := os.Getenv("SKEP_SANDBOX_ACCEPT"); env != "" {
+		accept = strings.Split(env, ",")
+	}
+	flags.StringSliceVar(&o.accept, "sandbox-accept", accept, "a `CAPABILITY` that sandboxes may lack though all need it, as skep sandbox providers names them (SKEP_SANDBOX_ACCEPT)")
+	o.kube.register(flags)
 }
 
 // Bounds of what one request of a sandbox moves by the way out. They are wider than those of cells, for what is fetched may be a compiler.
@@ -106,8 +116,13 @@ func (o *sandboxOptions) provider() (sandbox.Provider, error) {
 		}
 		name = "docker"
 	case "docker", "podman":
+	case "kubernetes":
+		if o.host != "" {
+			return nil, usageError("--sandbox-host is where Docker or Podman listens; a cluster is named by --sandbox-kubeconfig FILE")
+		}
+		return o.kube.provider()
 	default:
-		return nil, usageError("--sandbox %s: use docker, podman, none or auto", o.kind)
+		return nil, usageError("--sandbox %s: use docker, podman, kubernetes, none or auto", o.kind)
 	}
 	p, err := docker.New(&docker.Options{Name: name, Host: o.host})
 	if err != nil {
@@ -134,10 +149,12 @@ func (b *boxes) open(o serveOptions) error {
 	}
 	out.Limits = egress.Limits{RequestBytes: boxBody, ResponseBytes: boxBody, Total: boxTotal}
 	b.out = egress.New(&out)
-	owner := sha256.Sum256(append([]byte("owner of sandboxes "), b.secret...))
+	if len(o.sandbox.accept) > 0 {
+		o.log.Warn("sandboxes may lack what all need, as --sandbox-accept says", "capabilities", strings.Join(o.sandbox.accept, ", "))
+	}
 	b.keeper, err = keeper.New(&keeper.Options{
-		Providers: b.from, Records: b.st, Dir: dir, Driver: file, Owner: "skep-" + hex.EncodeToString(owner[:8]),
-		Door: b.door, Welcome: b.welcome, Pool: o.sandbox.pool, Log: o.log,
+		Providers: b.from, Records: b.st, Dir: dir, Driver: file, Owner: sandboxOwner(b.secret),
+		Door: b.door, Welcome: b.welcome, Accept: o.sandbox.accept, Pool: o.sandbox.pool, Hello: o.sandbox.hello, Log: o.log,
 		Events: func(ctx context.Context, sb agent.Sandbox, first int64, list []driver.Event) error {
 			return b.rt.BoxEvents(ctx, sb, first, list)
 		},
@@ -146,6 +163,12 @@ func (b *boxes) open(o serveOptions) error {
 		InUse:   func(ctx context.Context, sb agent.Sandbox) (bool, error) { return b.rt.BoxInUse(ctx, sb) },
 	})
 	return err
+}
+
+// sandboxOwner is the owner of the boxes of the server that has the secret.
+func sandboxOwner(secret []byte) string {
+	owner := sha256.Sum256(append([]byte("owner of sandboxes "), secret...))
+	return "skep-" + hex.EncodeToString(owner[:8])
 }
 
 // start has the sandboxes looked after until Close. rt is set by then.
@@ -230,7 +253,19 @@ func (b *boxes) welcome(_ context.Context, sb agent.Sandbox, _ agent.Environment
 		return driver.WelcomeBody{}, nil
 	}
 	key, err := door.ModelKey(b.secret, &sb)
-	return driver.WelcomeBody{ModelKey: key}, err
+	return driver.WelcomeBody{ModelKey: key, Env: keptFolders(sb)}, err
+}
+
+// keptFolders tells what runs in a pet where it can leave what is to outlive its volume.
+func keptFolders(sb agent.Sandbox) map[string]string {
+	if sb.Keep != agent.Pet {
+		return nil
+	}
+	vars := map[string]string{"SKEP_MEMORY": path.Join(sandbox.Workspace, sandbox.Memory)}
+	if sb.Session != "" {
+		vars["SKEP_SESSION"] = path.Join(sandbox.Workspace, sandbox.Sessions, string(sb.Session))
+	}
+	return vars
 }
 
 // changed is told of each change of a record.
@@ -264,32 +299,12 @@ func (b *boxes) Release(ctx context.Context, app agent.App, whose string) error 
 	return b.keeper.Release(ctx, app, whose)
 }
 
-// box is a keeper's box as a runtime's.
-type box struct{ *keeper.Box }
-
+// boxOf returns a keeper's box as a runtime's.
 func boxOf(b *keeper.Box, err error) (runtime.Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	return box{b}, nil
-}
-
-func (b box) Stream() (runtime.BoxStream, error) {
-	s, err := b.Box.Stream()
-	if err != nil {
-		return nil, err
-	}
-	return boxStream{s}, nil
-}
-
-type boxStream struct{ *link.Stream }
-
-func (s boxStream) Conn(ctx context.Context) (runtime.BoxConn, error) {
-	c, err := s.Stream.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return b, nil
 }
 
 // sockets is the folder of the sockets, of which each box is given one. Its path has to be short, for that of a socket has at most 107 bytes (unix(7)): where

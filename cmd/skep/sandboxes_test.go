@@ -121,7 +121,7 @@ func TestProvider(t *testing.T) {
 			t.Errorf("%q: %v, %v", kind, p, err)
 		}
 	}
-	if _, err := (&sandboxOptions{kind: "lxc"}).provider(); agent.KindOf(err) != agent.Invalid {
+	if _, err := (&sandboxOptions{kind: "lxc"}).provider(); agent.KindOf(err) != agent.Invalid || !strings.Contains(err.Error(), "kubernetes") {
 		t.Errorf("lxc: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -183,7 +184,11 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 		return err
 	}
 	defer secrets.Close()
-	cells, closeCells, err := openCells(ctx, o, func(ctx context.Context, d agent.Digest) (agent.Source, error) { return rt.LoadSource(ctx, d) },
+	seed, err := imageSeed(ctx, st, o.dir)
+	if err != nil {
+		return err
+	}
+	cells, closeCells, err := openCells(ctx, o, seed, func(ctx context.Context, d agent.Digest) (agent.Source, error) { return rt.LoadSource(ctx, d) },
 		func(l host.Loaded) { rt.Loaded(l) })
 	if err != nil {
 		return err
@@ -250,8 +255,21 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	work.Go(func() error { return api.New(rt, st, serving).Run(ctx, ln) })
 	info.NewKey = secrets.NewKey()
 	ready(info)
-	work.Go(func() error { debug.FreeOSMemory(); return nil }) // more than half of the heap was needed only to start
+	work.Go(func() error { giveBack(ctx, o.log); return nil })
 	return work.Wait()
+}
+
+// giveBack returns to the system what was needed only to start, once that is over: more than half of the heap, and most of the program's own pages.
+func giveBack(ctx context.Context, log *slog.Logger) {
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return
+	}
+	debug.FreeOSMemory()
+	if err := dropProgram(); err != nil {
+		log.Debug("pages of the program stay in memory", "error", err)
+	}
 }
 
 // The ways to run cells.
@@ -261,11 +279,7 @@ const (
 )
 
 // openCells returns what runs code.
-func openCells(ctx context.Context, o serveOptions, load func(context.Context, agent.Digest) (agent.Source, error), loaded func(host.Loaded)) (runtime.Cells, func() error, error) {
-	seed, err := keptSecret(o.dir, "image.seed")
-	if err != nil {
-		return nil, nil, err
-	}
+func openCells(ctx context.Context, o serveOptions, seed []byte, load func(context.Context, agent.Digest) (agent.Source, error), loaded func(host.Loaded)) (runtime.Cells, func() error, error) {
 	opts := host.Options{
 		Seed: seed, CacheDir: or(o.cache, filepath.Join(o.dir, "cache")), Copy: o.cells == "copy", Python: o.python, Load: load, Loaded: loaded,
 	}
@@ -283,10 +297,22 @@ func openCells(ctx context.Context, o serveOptions, load func(context.Context, a
 	return h, func() error { return h.Close(context.WithoutCancel(ctx)) }, nil
 }
 
+// imageSeed returns the store's, which backups hold. Before, it was a file of the data directory: where there is one, the store takes it over.
+func imageSeed(ctx context.Context, st *store.Store, dir string) ([]byte, error) {
+	file := filepath.Join(dir, "image.seed")
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, agent.Wrap(agent.Internal, err, "the file "+file+" cannot be read")
+	}
+	seed, err := st.ImageSeed(ctx, old)
+	if err == nil && old != nil {
+		err = os.Remove(file)
+	}
+	return seed, err
+}
+
 // keptSecret reads a random secret of the data directory, and makes it on the first start:
 //
-//   - image.seed, from which modules draw while they are initialised. Where it is lost, runs of modules that wait may find their code in another
-//     order, and diverge.
 //   - link.key, with which links to approvals are made. Where it is lost, links that are out are worth nothing.
 //   - sandbox.key, of which the keys and authorities of sandboxes are made, and the name under which they are this server's. Where it is lost, sandboxes that
 //     are there are nobody's.

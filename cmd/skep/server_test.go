@@ -23,8 +23,8 @@ type liveServer struct {
 	stop            func() // and wait
 }
 
-// startServer starts a server in a directory of its own, with all it has to say going to log.
-func startServer(t *testing.T, log io.Writer) *liveServer {
+// startServer starts a server in a directory of its own, with all it has to say going to log. change is of its options; nil changes nothing.
+func startServer(t *testing.T, log io.Writer, change func(*serveOptions)) *liveServer {
 	t.Helper()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -34,6 +34,9 @@ func startServer(t *testing.T, log io.Writer) *liveServer {
 		log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	o.vault.key, o.egress.allow = "file:"+filepath.Join(dir, "key"), []string{"127.0.0.1"}
+	if change != nil {
+		change(&o)
+	}
 	go func() { done <- serve(ctx, o, func(i serverInfo) { ready <- i }) }()
 	select {
 	case info := <-ready:

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -146,6 +147,7 @@ type outcome struct {
 	Patch   string               `json:"patch"`
 	Bundle  string               `json:"bundle"`
 	Commit  string               `json:"commit"`
+	Used    string               `json:"used"`
 	Changed []client.ChangedFile `json:"changed"`
 }
 
@@ -158,6 +160,9 @@ func (f *taskFlags) bring(ctx context.Context, c *cli, cl *client.Client, r agen
 	var out outcome
 	if err := json.Unmarshal(r.Output.Body, &out); err != nil {
 		return nil // not the output of a task
+	}
+	if err := c.tellUsed(ctx, cl, r.Session, out.Used); err != nil {
+		return err
 	}
 	made, what := out.Patch, "patch"
 	if out.Bundle != "" {
@@ -180,6 +185,47 @@ func (f *taskFlags) bring(ctx context.Context, c *cli, cl *client.Client, r agen
 		c.printChanges(out.Changed)
 	}
 	return err
+}
+
+// maxUsed is the most that is read of what a task has used.
+const maxUsed = 1 << 20
+
+// tellUsed tells what a task has used, which is in a file of its session.
+func (c *cli) tellUsed(ctx context.Context, cl *client.Client, session agent.SessionID, path string) error {
+	if path == "" {
+		return nil
+	}
+	in, err := cl.File(ctx, session, path, 0, maxUsed)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var used struct {
+		Total   agent.ModelSum `json:"total"`
+		Sandbox struct {
+			Wall time.Duration `json:"wall"`
+		} `json:"sandbox"`
+	}
+	if err := json.NewDecoder(in).Decode(&used); err != nil {
+		return agent.Wrap(agent.Unavailable, err, "what the task has used cannot be read: "+path)
+	}
+	c.notef("used: %s, %s in the sandbox; skep file get %s %s has it by model\n", modelsUsed(used.Total), lasting(used.Sandbox.Wall), session, path)
+	return nil
+}
+
+// modelsUsed tells of calls of models in a line.
+func modelsUsed(m agent.ModelSum) string {
+	if m.Calls == 0 {
+		return "no model"
+	}
+	s := fmt.Sprintf("%d calls of models, %d tokens in and %d out", m.Calls, m.Tokens.Input, m.Tokens.Output)
+	if m.Micro != nil {
+		s += ", " + money(*m.Micro)
+	}
+	if m.Unpriced > 0 {
+		s += fmt.Sprintf(", %d of them without a known price", m.Unpriced)
+	}
+	return s
 }
 
 // save writes a file of a session to a file that must not be there.

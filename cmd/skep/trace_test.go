@@ -65,7 +65,7 @@ func TestTrace(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
 
 	var logged safeBuffer
-	c := startServer(t, &logged)
+	c := startServer(t, &logged, nil)
 	defer c.stop()
 	code := `import { storage } from "skep";
 export const ask = async () => (await fetch("` + upstream.URL + `/x?q=hidden")).status;

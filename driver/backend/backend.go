@@ -84,10 +84,11 @@ const (
 	Plans      = "plan"
 	Counts     = "usage"
 	Questions  = "questions"
-	Diffs      = "diffs" // tells which files it has changed
+	Diffs      = "diffs"  // tells which files it has changed
+	Images     = "images" // shows the model those of a prompt
 )
 
 // Abilities lists them all.
 func Abilities() []string {
-	return []string{Asks, Interrupts, Resumes, Streams, Thinks, Plans, Counts, Questions, Diffs}
+	return []string{Asks, Interrupts, Resumes, Streams, Thinks, Plans, Counts, Questions, Diffs, Images}
 }

@@ -270,6 +270,12 @@ func (c *cli) endTurn(now *turn, status string, fault *driver.Fault) {
 	c.tellEnd(now, driver.NewEvent(now.id, driver.TurnEnded, driver.TurnEnd{Status: status, Fault: fault}))
 }
 
+// What is said of a turn that has failed while the kernel ended processes of the box.
+const (
+	noMemory   = "the box had no memory left, and a process of the turn was ended"
+	moreMemory = "give the environment more: size.memory"
+)
+
 // tellEnd tells of the end of a turn, once, after everything that it had asked is withdrawn; telling is held. What failed after it was interrupted was
 // interrupted, and what failed when the box had no memory left says so.
 func (c *cli) tellEnd(now *turn, e driver.Event) {
@@ -307,8 +313,7 @@ func (c *cli) tellEnd(now *turn, e driver.Event) {
 		case c.t.wasInterrupted(now):
 			end.Status, end.Fault = driver.TurnInterrupted, nil
 		case oomKills() > now.oom:
-			end.Fault = &driver.Fault{Kind: agent.Exhausted, Message: "the box had no memory left, and a process of the turn was ended",
-				Hint: "give the environment more: size.memory"}
+			end.Fault = &driver.Fault{Kind: agent.Exhausted, Message: noMemory, Hint: moreMemory}
 		}
 		e.Data = driver.Body(end)
 	}

@@ -168,6 +168,9 @@ func (t *turns) why(now *turn, err error) error {
 	if t.wasInterrupted(now) {
 		return agent.Errorf(agent.Cancelled, "the turn was interrupted before it began")
 	}
+	if oomKills() > now.oom {
+		return &agent.Error{Kind: agent.Exhausted, Msg: "the command-line agent did not start: " + noMemory, Err: err, Hint: moreMemory}
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &agent.Error{Kind: agent.Unavailable, Msg: fmt.Sprintf("the command-line agent was not ready within %s", startWithin), Err: err}
 	}
@@ -185,7 +188,7 @@ func (t *turns) ready(now *turn, be backend.Backend, p *driver.Prompt) (*cli, er
 	t.mu.Lock()
 	c := t.cli
 	t.mu.Unlock()
-	key := keyOf(p)
+	key := t.keyOf(p)
 	if c != nil {
 		if c.fits(key, p.Resume) {
 			return c, nil
@@ -207,9 +210,14 @@ func (t *turns) ready(now *turn, be backend.Backend, p *driver.Prompt) (*cli, er
 	return c, nil
 }
 
-// keyOf says which prompts the same CLI process can take.
-func keyOf(p *driver.Prompt) string {
-	return strings.Join([]string{p.CLI, p.Model, p.Permissions, p.Dir, strings.Join(p.Command, "\x00")}, "\x01")
+// keyOf says which prompts the same CLI process can take. Each run has a key of its own for models, which a CLI is given once: one that was started for a run
+// before is of no use to the next.
+func (t *turns) keyOf(p *driver.Prompt) string {
+	models := ""
+	if w := t.b.welcome.Load(); w != nil {
+		models = w.ModelKey
+	}
+	return strings.Join([]string{p.CLI, p.Model, p.Permissions, p.Dir, models, strings.Join(p.Command, "\x00")}, "\x01")
 }
 
 // doInterrupt ends a turn: as the CLI's protocol has it, then by signals, each step after grace.

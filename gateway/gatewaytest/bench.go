@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skep-dev/skep/gateway/upstream"
 )
 
 const whole = `{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Sunny, I think."}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":5}}`
@@ -35,9 +37,9 @@ var frames = slices.Concat([]string{
 
 // Bench is what a gateway is measured against.
 type Bench struct {
-	Provider  string          // URL of a provider of the Messages protocol
-	Transport *http.Transport // to it
-	reverse   string          // URL of the proxy
+	Provider  string              // URL of a provider of the Messages protocol
+	Transport *upstream.Transport // to it, as the server has it
+	reverse   string              // URL of the proxy
 }
 
 // NewBench starts a provider and a proxy, which end with b.
@@ -52,7 +54,9 @@ func NewBench(b *testing.B) *Bench {
 	b.Cleanup(tr.CloseIdleConnections)
 	reverse := httptest.NewServer(Proxy(to, tr))
 	b.Cleanup(reverse.Close)
-	return &Bench{Provider: up.URL, Transport: tr, reverse: reverse.URL}
+	own := upstream.New(tr)
+	b.Cleanup(own.CloseIdleConnections)
+	return &Bench{Provider: up.URL, Transport: own, reverse: reverse.URL}
 }
 
 // Proxy is the peer: httputil.ReverseProxy, which reads the body of a request whole before it passes it on.

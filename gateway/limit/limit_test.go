@@ -478,3 +478,50 @@ func TestPastOwn(t *testing.T) {
 		t.Errorf("past the app's own limit: %v", err)
 	}
 }
+
+// Use tells what counts, that of calls under way too, and of all apps together what each has added.
+func TestUse(t *testing.T) {
+	r := newRig(t, agent.ModelLimit{Name: "each", Each: agent.EachUser, Window: time.Hour, Tokens: 1000, Spend: 1000})
+	r.all = []agent.ModelLimit{{Name: "org", Each: agent.EachOrg, Window: 24 * time.Hour, Requests: 10}}
+	told := func(of agent.App, name string) string {
+		t.Helper()
+		list, err := r.Use(t.Context(), of, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(list)
+	}
+	if got := told(app, "each"); got != "[]" {
+		t.Error(got)
+	}
+	ask := func(user string) Ask {
+		return Ask{App: app, User: user, Model: "p/m", Tokens: 100, Micro: new(int64(50))}
+	}
+	for _, user := range []string{"ann", "bob", "ann"} {
+		if err := r.call(ask(user), time.Second, 30, new(int64(7))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := r.Hold(t.Context(), ask(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := told(app, "each"), "[{ann 2 60 14} {- 1 100 50} {bob 1 30 7}]"; got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+	if got, want := told(Org, "org"), "[{all apps 4 190 71}]"; got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+	h.Release()
+	r.restart() // from the ledger
+	if got, want := told(app, "each"), "[{ann 2 60 14} {bob 1 30 7}]"; got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+	r.wait(2 * time.Hour)
+	if got := told(app, "each"); got != "[]" {
+		t.Error(got)
+	}
+	if _, err := r.Use(t.Context(), app, "org"); agent.KindOf(err) != agent.NotFound {
+		t.Error(err)
+	}
+}

@@ -61,6 +61,10 @@ func (d *decoder) Frame(name string, data []byte) []wire.Event {
 		d.failed("the provider sent a frame that is too long")
 		return d.events
 	}
+	if at, text, ok := textDelta(data); ok {
+		d.say(d.open[at], string(text))
+		return d.events
+	}
 	if !raw.Valid(data) {
 		if name == "ping" || len(data) == 0 {
 			return nil
@@ -170,9 +174,8 @@ func (d *decoder) delta(at int64, v gjson.Result) {
 	text := ""
 	switch v.Get("type").Str {
 	case "text_delta":
-		if o.kind == wire.TextPart {
-			text = v.Get("text").String()
-		}
+		d.say(o, v.Get("text").String())
+		return
 	case "thinking_delta":
 		if o.kind == wire.ThoughtPart {
 			text = v.Get("thinking").String()
@@ -191,6 +194,13 @@ func (d *decoder) delta(at int64, v gjson.Result) {
 		o.signature.WriteString(s)
 	}
 	if text != "" {
+		d.add(wire.Event{Kind: wire.PartDelta, Index: o.index, Text: text})
+	}
+}
+
+// say tells a piece of text of a block, which may be nil.
+func (d *decoder) say(o *openBlock, text string) {
+	if o != nil && o.kind == wire.TextPart && text != "" {
 		d.add(wire.Event{Kind: wire.PartDelta, Index: o.index, Text: text})
 	}
 }

@@ -40,6 +40,10 @@ func (m *streamMeter) State() wire.MeterState {
 }
 
 func (m *streamMeter) frame(name string, data []byte) {
+	if _, text, ok := textDelta(data); ok {
+		m.chars(len(text))
+		return
+	}
 	if name == "ping" || !raw.Valid(data) {
 		return
 	}

@@ -40,6 +40,8 @@ type Authority struct {
 	rates   Rates
 	refused Refused
 
+	count func(grant string, most int64) bool // takes one use within a call or run, of which there may be most
+
 	mu       sync.Mutex
 	used     map[string]int64 // by grant, for limits per call
 	refusals int
@@ -47,7 +49,22 @@ type Authority struct {
 
 // NewAuthority returns the authority of one cell. rates and refused may be nil.
 func NewAuthority(s Subject, grants func() agent.Grants, rates Rates, refused Refused) *Authority {
-	return &Authority{Subject: s, grants: grants, rates: rates, refused: refused, used: map[string]int64{}}
+	a := &Authority{Subject: s, grants: grants, rates: rates, refused: refused, used: map[string]int64{}}
+	a.count = a.countHere
+	return a
+}
+
+// CountBy has count take the uses for limits per call, which a run has that goes on in other cells. It is called before anything is judged.
+func (a *Authority) CountBy(count func(grant string, most int64) bool) { a.count = count }
+
+func (a *Authority) countHere(grant string, most int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.used[grant] >= most {
+		return false
+	}
+	a.used[grant]++
+	return true
 }
 
 // HTTP allows one request, and counts it.
@@ -69,13 +86,18 @@ func (a *Authority) HTTP(ctx context.Context, r agent.Request) error {
 	return nil
 }
 
-// StillHTTP reports whether a request that was allowed is allowed still. It counts nothing.
-func (a *Authority) StillHTTP(ctx context.Context, r agent.Request) error {
-	list := a.grants().HTTP
-	if slices.ContainsFunc(list, func(g agent.HTTPGrant) bool { return g.Allow.Has(r) }) {
-		return nil
+// StillHTTP reports whether a request that was allowed is allowed still, with the secrets that went into it. It counts nothing.
+func (a *Authority) StillHTTP(ctx context.Context, r agent.Request, secrets ...string) error {
+	now := a.grants()
+	if !slices.ContainsFunc(now.HTTP, func(g agent.HTTPGrant) bool { return g.Allow.Has(r) }) {
+		return a.refuse(ctx, "http", r.Method+" "+r.URL(), "the grant was taken back", "")
 	}
-	return a.refuse(ctx, "http", r.Method+" "+r.URL(), "the grant was taken back", "")
+	for _, name := range secrets {
+		if !slices.ContainsFunc(now.Secrets, func(g agent.SecretGrant) bool { return g.Name == name && g.Has(r) }) {
+			return a.refuse(ctx, "secret", name, fmt.Sprintf("the grant of the secret %q, which is in the request, was taken back", name), "")
+		}
+	}
+	return nil
 }
 
 // why says what about the request no grant allows.
@@ -104,7 +126,7 @@ func (a *Authority) Secret(ctx context.Context, name string, r agent.Request) er
 	for _, g := range a.grants().Secrets {
 		switch {
 		case g.Name != name:
-		case len(g.To) > 0 && !slices.ContainsFunc(g.To, func(t agent.Target) bool { return t.Has(r) }):
+		case !g.Has(r):
 			return a.refuse(ctx, "secret", name, fmt.Sprintf("the secret %q is granted to %s, but not for %s", name, a.name(), r.Origin()), "")
 		default:
 			return a.take(ctx, "secret", name, name, g.Limits)
@@ -172,18 +194,10 @@ func (a *Authority) take(ctx context.Context, kind, what, grant string, r agent.
 		return nil
 	}
 	key := kind + " " + grant
-	if r.PerCall > 0 {
-		a.mu.Lock()
-		n := a.used[key]
-		if n < r.PerCall {
-			a.used[key]++
-		}
-		a.mu.Unlock()
-		if n >= r.PerCall {
-			err := agent.Exceeded(agent.LimitRate, "the grant of %s %.200s is for %d uses within one call", kind, grant, r.PerCall)
-			a.write(ctx, kind, what, err.Error())
-			return err
-		}
+	if r.PerCall > 0 && !a.count(key, r.PerCall) {
+		err := agent.Exceeded(agent.LimitRate, "the grant of %s %.200s is for %d uses within one call or run", kind, grant, r.PerCall)
+		a.write(ctx, kind, what, err.Error())
+		return err
 	}
 	if a.rates == nil || r.PerMinute == 0 && r.PerDay == 0 {
 		return nil

@@ -162,6 +162,26 @@ func TestAuthorityIsLive(t *testing.T) {
 	}
 }
 
+// A secret that is in a request is asked for again with it.
+func TestAuthorityStillSecret(t *testing.T) {
+	for now, want := range map[string]string{
+		`{"http":["https://a.example"],"secrets":["k","l"]}`:                                             "",
+		`{"http":["https://a.example"],"secrets":["k",{"name":"l","to":["https://a.example"]}]}`:         "",
+		`{"http":["https://a.example"],"secrets":["k"]}`:                                                 `the secret "l", which is in the request, was taken back`,
+		`{"http":["https://a.example"],"secrets":["l",{"name":"k","to":["POST https://a.example/**"]}]}`: `the secret "k"`,
+		`{"secrets":["k","l"]}`: "the grant was taken back",
+	} {
+		a := authority(t, "a", now)
+		err := a.StillHTTP(t.Context(), request("GET", "https://a.example/"), "k", "l")
+		switch {
+		case want == "" && (err != nil || len(a.written) > 0):
+			t.Errorf("%s: %v", now, err)
+		case want != "" && (agent.KindOf(err) != agent.Denied || !strings.Contains(err.Error(), want) || len(a.written) != 1):
+			t.Errorf("%s: %v, written %v", now, err, a.written)
+		}
+	}
+}
+
 func TestAuthorityLimits(t *testing.T) {
 	ctx := t.Context()
 	a := authority(t, "a", `{"agents":[{"name":"b","limits":{"per_call":2}},{"name":"c","limits":{"per_minute":5,"per_day":9}},"d"],

@@ -170,7 +170,8 @@ type failure struct {
 	Message string `json:"message"`
 	Stack   string `json:"stack"`
 	Cause   string `json:"cause"`
-	Hint    string `json:"hint"` // of a ToolError
+	Hint    string `json:"hint"`
+	Kind    string `json:"kind"` // of a SkepError
 }
 
 // setFailure takes what the author's code threw.
@@ -194,8 +195,16 @@ func (v *vm) setFailure(b []byte) {
 	}
 	v.failure = &agent.Error{
 		Kind: agent.Failed, Msg: mapText(v.source, clip(msg)), Pos: topOf(v.source, clip(f.Stack)),
-		Stack: tidy(v.source, clip(f.Stack+f.news())), Hint: clip(f.Hint),
+		Stack: tidy(v.source, clip(f.Stack+f.news())), Hint: clip(f.Hint), Given: f.given(),
 	}
+}
+
+// given is the kind that the code gave its error.
+func (f *failure) given() (k agent.Kind) {
+	if f.Kind == "" || k.UnmarshalText([]byte(f.Kind)) != nil {
+		return agent.Internal
+	}
+	return k
 }
 
 // news returns the cause, unless it says only what the error says itself, as with the TypeError of a request that was refused.

@@ -289,6 +289,7 @@ func putError(e *encoder, err *agent.Error) {
 	e.int(int64(err.Pos.Line))
 	e.int(int64(err.Pos.Column))
 	e.text(err.Stack)
+	e.byte(byte(err.Given))
 }
 
 func getError(d *decoder) *agent.Error {
@@ -299,6 +300,7 @@ func getError(d *decoder) *agent.Error {
 		Kind: agent.Kind(d.below(byte(agent.Cancelled) + 1)), Msg: d.text(), Hint: d.text(),
 		After: time.Duration(d.Int()), Limit: agent.Limit(d.below(byte(agent.MaxLimit) + 1)),
 		Pos: agent.Pos{File: d.text(), Line: int(d.Int()), Column: int(d.Int())}, Stack: d.text(),
+		Given: agent.Kind(d.below(byte(agent.Cancelled) + 1)),
 	}
 }
 

@@ -105,23 +105,26 @@ var mayImport = map[string][]string{
 
 	"driver/backend/backendtest": {"agent", "driver", "driver/backend", "gateway", "gateway/*"}, // tests alone
 
-	"sandbox":        {"agent"},
-	"sandbox/docker": {"agent", "sandbox"},
-	"sandbox/kube":   {"agent", "sandbox"},
-	"sandbox/image":  {"agent", "sandbox"},
-	"sandbox/keeper": {"agent", "driver", "driver/link", "sandbox"},
-	"sandbox/door":   {"agent", "driver", "gateway", "gateway/httpfront", "host/egress"},
+	"sandbox":            {"agent"},
+	"sandbox/checkpoint": {"agent"},
+	"sandbox/docker":     {"agent", "sandbox", "sandbox/image"},
+	"sandbox/kube":       {"agent", "sandbox"},
+	"sandbox/image":      {"agent", "sandbox"},
+	"sandbox/keeper":     {"agent", "driver", "driver/link", "sandbox", "sandbox/checkpoint"},
+	"sandbox/door":       {"agent", "driver", "gateway", "gateway/httpfront", "host/egress"},
 
 	"sandbox/sandboxtest":     {"agent", "sandbox"},                             // tests alone
 	"sandbox/sandboxtest/box": {},                                               // tests alone
 	"sandbox/dockertest":      {},                                               // tests alone
+	"sandbox/kube/kubetest":   {},                                               // tests alone
 	"sandbox/image/imagetest": {"agent", "sandbox/dockertest", "sandbox/image"}, // tests alone
 
-	"gateway/gatewaytest":   {},                                       // benchmarks alone
+	"gateway/upstream":      {},
+	"gateway/gatewaytest":   {"gateway/upstream"},                     // benchmarks alone
 	"gateway/wire/wiretest": {"agent", "gateway/sse", "gateway/wire"}, // tests alone
 
 	"plugins":             {"agent"},
-	"runtime":             {"abi", "agent", "driver", "sandbox", "gateway", "gateway/wire", "gateway/wire/openai", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
+	"runtime":             {"abi", "agent", "driver", "driver/link", "sandbox", "sandbox/checkpoint", "gateway", "gateway/wire", "gateway/wire/openai", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
 	"runtime/durable":     {"agent", "store/instance"},
 	"runtime/schedule":    {"agent"},
 	"runtime/journal":     {"abi", "agent", "host", "store/instance"},
@@ -130,7 +133,7 @@ var mayImport = map[string][]string{
 	"runtime/quota":       {"agent", "host/grant", "store", "store/ledger"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
-	"api":        {"abi", "agent", "api/mcp", "driver", "driver/link", "gateway", "gateway/*", "host", "plugins", "runtime", "sandbox/keeper", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
+	"api":        {"abi", "agent", "api/mcp", "driver", "driver/link", "gateway", "gateway/*", "host", "plugins", "runtime", "sandbox/checkpoint", "sandbox/keeper", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
 	"api/mcp":    {"abi", "agent", "plugins", "runtime", "store", "tools", "tools/*"},
 	"api/client": {"agent"},
 
@@ -170,10 +173,10 @@ var onlyIn = map[string][]string{
 	"github.com/fasthttp/websocket":       {"api"},
 	"github.com/gofiber/contrib":          {"api"},
 	"github.com/rogpeppe/go-internal":     {},
-	"github.com/moby/moby/client":         {"sandbox/docker", "sandbox/dockertest", "sandbox/image", "internal/bench"},
-	"github.com/moby/moby/api":            {"sandbox/docker", "sandbox/dockertest", "sandbox/image", "internal/bench"},
-	"github.com/containerd/errdefs":       {"sandbox/docker", "sandbox/image"},
-	"github.com/coder/websocket":          {"driver/inside", "driver/link", "sandbox/kube"},
+	"github.com/moby/moby/client":         {"sandbox/docker", "sandbox/dockertest", "sandbox/image", "sandbox/kube/kubetest", "internal/bench"},
+	"github.com/moby/moby/api":            {"sandbox/docker", "sandbox/dockertest", "sandbox/image", "sandbox/kube/kubetest", "internal/bench"},
+	"github.com/containerd/errdefs":       {"sandbox/docker", "sandbox/image", "sandbox/kube/kubetest"},
+	"github.com/coder/websocket":          {"driver/inside", "driver/link", "sandbox/kube", "sandbox/kube/kubetest"},
 	"github.com/google/go-cmp":            {"store/instance/instancetest", "store/kv/kvtest", "gateway/wire/wiretest", "driver/backend/backendtest"},
 	"github.com/klauspost/compress":       {"host/cell", "host/egress", "store/backup"},
 	"github.com/valyala/fasthttp":         {"api", "internal/bench", "internal/bench/bare"},

@@ -67,7 +67,7 @@ func outbound(ctx context.Context, b *bench) ([]Figure, error) {
 	}
 	const round = 200
 	var took [2][]float64
-	for range b.count(150, 10) {
+	for range b.count(150, 30) {
 		for i, do := range sides {
 			before := processCPU()
 			for range round {

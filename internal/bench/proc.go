@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"runtime"
@@ -15,25 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ticksPerSecond is USER_HZ, in which /proc tells CPU time.
-const ticksPerSecond = 100
-
-// cpuOf returns the CPU seconds that a process has used, in steps of a hundredth (proc_pid_stat(5)).
+// cpuOf returns the CPU seconds that a process has used: its clock, as clock_getcpuclockid(3) names it.
 func cpuOf(pid int) (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
+	const whole = 2 // the process, all threads, as it was scheduled
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|whole), &ts); err != nil {
+		return 0, fmt.Errorf("the kernel's account of process %d: %w", pid, err)
 	}
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("the kernel's account of process %d is cut short", pid)
-	}
-	user, err1 := strconv.ParseFloat(fields[11], 64)
-	system, err2 := strconv.ParseFloat(fields[12], 64)
-	if err1 != nil || err2 != nil {
-		return 0, fmt.Errorf("the kernel's account of process %d cannot be read", pid)
-	}
-	return (user + system) / ticksPerSecond, nil
+	return time.Duration(ts.Nano()).Seconds(), nil
 }
 
 // threadCPU is the CPU time of the calling thread, to which the goroutine must be locked.

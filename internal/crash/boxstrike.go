@@ -115,7 +115,7 @@ func removeAll(ctx context.Context, owner string) error {
 func (r *boxRound) strikes(ctx context.Context) error {
 	draw := []int{0, 3, 6}
 	r.rng.Shuffle(len(draw), func(i, j int) { draw[i], draw[j] = draw[j], draw[i] })
-	for i := 0; i < r.settings.round && time.Now().Before(r.deadline) && (r.settings.kills == 0 || r.count("kills") < r.settings.kills); i++ {
+	for i := 0; i < r.lives && time.Now().Before(r.deadline); i++ {
 		if err := r.someTime(ctx); err != nil {
 			return err
 		}
@@ -136,12 +136,6 @@ func (r *boxRound) strikes(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (r *boxRound) count(what string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.tally[what]
 }
 
 // someTime lets a run come some way, and sometimes hardly any.

@@ -13,7 +13,7 @@ import (
 
 // check holds what is there against what clients were told: nothing acknowledged is lost, doubled or out of order, and what was not
 // acknowledged is there as a whole or not at all.
-func (r *round) check(ctx context.Context) error {
+func (r *round) check(ctx context.Context, p *person, listeners []*listener) error {
 	c := r.server.client()
 	at, other := map[string]map[string]int{}, map[string]map[string]string{} // by instance: effects by name with their numbers; other keys
 	runs, all := false, map[string][]string{}
@@ -43,18 +43,37 @@ func (r *round) check(ctx context.Context) error {
 		}
 		r.messages(key, names, at)
 	}
-	before := map[string]*op{}
+	lines, err := readLedger(r.ledger)
+	if err != nil {
+		return err
+	}
+	paid := map[string]int{}
+	for _, l := range lines {
+		paid[l.Name]++
+	}
+	before := map[[2]string]*op{}
 	for _, o := range r.ops {
 		r.op(o, at[o.key], other[o.key], runs)
-		if n := at[o.key][o.name]; n > 0 { // one client for each instance, so its effects come in its order
-			if b := before[o.key]; b != nil && at[o.key][b.name] > n {
+		if o.kind == asking {
+			r.asked(o, at[o.key], paid[o.name], p)
+		}
+		if n := at[o.key][o.name]; n > 0 { // what one client asked for comes in its order
+			by := [2]string{o.key, o.by}
+			if b := before[by]; b != nil && at[o.key][b.name] > n {
 				r.fail("instance %s: %s came before %s, which was asked for earlier", o.key, o.name, b.name)
 			}
-			before[o.key] = o
+			before[by] = o
 		}
 	}
 	r.strangers(at)
-	return nil
+	open, err := p.open(ctx)
+	for _, a := range open {
+		r.fail("approval %s is open when all runs have ended", a.ID)
+	}
+	if err != nil {
+		return err
+	}
+	return r.checkListeners(ctx, listeners, all)
 }
 
 // op checks one call.
@@ -63,7 +82,7 @@ func (r *round) op(o *op, at map[string]int, other map[string]string, runs bool)
 	switch o.kind {
 	case setting:
 		there = other["key "+o.name] == o.name
-	case saying, flowing:
+	case saying, flowing, held, asking:
 		r.ofRun(o, at, runs)
 		return
 	}
@@ -110,6 +129,7 @@ func (r *round) ofRun(o *op, at map[string]int, runs bool) {
 	}
 	r.tally["runs "+o.status.String()]++
 	first, second := at["flow 1 "+o.name], at["flow 2 "+o.name]
+	begun, one, two := at["held 1 "+o.name], at["held 2 "+o.name], at["held 3 "+o.name]
 	switch completed := o.status == agent.Completed; {
 	case o.lost:
 		r.fail("run %s of %s was acknowledged and is lost", o.run, o.name)
@@ -119,6 +139,25 @@ func (r *round) ofRun(o *op, at map[string]int, runs bool) {
 		second > 0 && (first == 0 || second < first):
 		r.fail("run %s of %s is %s with its effects at %d and %d; it told the outside world %d times", o.run, o.name, o.status, first, second,
 			r.world.count("flow "+o.name))
+	case o.kind == held && (completed && two == 0 || two > 0 && one == 0 || one > 0 && begun == 0 || two > 0 && two < one || one > 0 && one < begun ||
+		one > 0 && o.events < 1 || two > 0 && o.events < 2):
+		r.fail("run %s of %s is %s with effects at %d, %d and %d, of which the last two are of events; %d were sent", o.run, o.name, o.status, begun, one, two, o.events)
+	}
+}
+
+// asked checks the call of a run that a person had to allow: it has its effect when it was allowed, once, and else none.
+func (r *round) asked(o *op, at map[string]int, paid int, p *person) {
+	first, second, denied := at["ask 1 "+o.name], at["ask 2 "+o.name], at["ask denied "+o.name]
+	q := p.asked[p.ids[o.name]]
+	answered := q != nil && (q.tried || q.settled)
+	r.tally["calls that were paid"] += paid
+	switch completed := o.status == agent.Completed; {
+	case paid > 1, paid > 0 && (o.deny || !answered || first == 0):
+		r.fail("run %s of %s, denied: %v, answered: %v: its call took effect %d times, and what comes before it is number %d", o.run, o.name, o.deny, answered, paid, first)
+	case second > 0 && (paid != 1 || second < first), denied > 0 && (!o.deny || !answered || denied < first),
+		completed && (second > 0) == (denied > 0), second > 0 && denied > 0:
+		r.fail("run %s of %s is %s, denied: %v, answered: %v, with effects at %d, %d and, of a denial, %d; its call took effect %d times",
+			o.run, o.name, o.status, o.deny, answered, first, second, denied, paid)
 	}
 }
 
@@ -183,7 +222,11 @@ func (r *round) events(ctx context.Context, c *client.Client, key string, names 
 
 // pastRuns skips effects of runs, which tell of them in their session's log.
 func pastRuns(names []string, n int) int {
-	for n < len(names) && (strings.HasPrefix(names[n], "run ") || strings.HasPrefix(names[n], "flow ")) {
+	ofRun := func(name string) bool {
+		kind, _, _ := strings.Cut(name, " ")
+		return slices.Contains([]string{"run", "flow", "held", "ask"}, kind)
+	}
+	for n < len(names) && ofRun(names[n]) {
 		n++
 	}
 	return n

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 // codeRound is a round in which clients run scripts of code mode, whose tools are those of a ledger, and a person answers for them.
 type codeRound struct {
 	*round
-	ledger string // its file
 	cl     *client.Client
 	before map[agent.RunID]bool // runs of earlier rounds
 
@@ -113,17 +111,7 @@ func (r *codeRound) someEffects(ctx context.Context) error {
 
 // prepareCode adds the server of tools and the policy, unless an earlier round has.
 func (r *codeRound) prepareCode(ctx context.Context) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	_, err = r.cl.ToolServer(ctx, ledgerName)
-	if agent.KindOf(err) == agent.NotFound && err != nil {
-		_, err = r.cl.AddToolServer(ctx, client.NewToolServer{
-			Name: ledgerName, Kind: agent.MCPStdio, Command: []string{self}, Env: map[string]string{ledgerEnv: r.ledger}, Trusted: true, Concurrency: 16,
-		})
-	}
-	if err != nil {
+	if err := r.addLedger(ctx, r.cl); err != nil {
 		return err
 	}
 	if _, err := r.cl.SetPolicy(ctx, policyText, nil); err != nil {

@@ -15,16 +15,20 @@ import (
 type op struct {
 	name    string
 	key     string // of its instance
+	by      string // who asked for it
 	kind    kind
 	to      []string
 	outcome outcome
 	n       int  // the number that it was told
 	url     bool // its alarm tells the outside world
+	shares  bool // it changes what clients share, too
 
 	run    agent.RunID
 	status agent.RunStatus
 	ended  bool // the run
 	lost   bool // the run
+	events int  // that were sent to the run, or may have been; under mu
+	deny   bool // what the person says to the call
 }
 
 type kind uint8
@@ -38,13 +42,16 @@ const (
 	telling // the outside world, between two effects
 	saying  // a message to a session, which starts a run
 	flowing // a run with steps and a wait
+	held    // a run that waits for events
+	asking  // a run with a call that a person has to allow
 	setting // a key, from outside
 	failing
 	kinds
+	calling = kinds // one effect, asked for over a socket
 )
 
 func (k kind) String() string {
-	return [...]string{"plain", "named", "alarm", "repeating alarm", "messages", "outside world", "run", "flow", "key", "failing"}[k]
+	return [...]string{"plain", "named", "alarm", "repeating alarm", "messages", "outside world", "run", "flow", "run that waits for events", "run with an approval", "key", "failing", "call over a socket"}[k]
 }
 
 type outcome uint8
@@ -66,24 +73,29 @@ type caller struct {
 	calls   int
 }
 
-func (c *caller) work(ctx context.Context) {
-	for ctx.Err() == nil {
-		if c.waitUp(ctx) != nil {
+// work makes calls until working ends. Those that are made until they are answered go on until ctx does.
+func (c *caller) work(ctx, working context.Context) {
+	for working.Err() == nil {
+		if c.waitUp(working) != nil {
 			return
 		}
 		o := &op{name: fmt.Sprintf("%d.%d.%d", c.n, c.i, c.calls), key: c.key(c.i), kind: kind(c.rng.IntN(int(kinds)))}
 		c.calls++
-		if o.kind == flowing && !c.flows {
+		if o.kind >= flowing && o.kind <= asking && !c.flows {
 			o.kind = plain
 		}
-		c.mu.Lock()
-		c.ops = append(c.ops, o)
-		c.mu.Unlock()
-		o.outcome = c.outcomeOf(c.do(context.WithoutCancel(ctx), o))
-		if err := sleep(ctx, time.Duration(c.rng.IntN(20))*time.Millisecond); err != nil {
+		c.add(o)
+		o.outcome = c.outcomeOf(c.do(ctx, o))
+		if err := sleep(working, time.Duration(c.rng.IntN(20))*time.Millisecond); err != nil {
 			return
 		}
 	}
+}
+
+func (r *round) add(o *op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops = append(r.ops, o)
 }
 
 func (r *round) waitUp(ctx context.Context) error {
@@ -98,25 +110,30 @@ func (r *round) waitUp(ctx context.Context) error {
 	}
 }
 
-func (c *caller) outcomeOf(err error) outcome {
+func (r *round) outcomeOf(err error) outcome {
 	switch kind := agent.KindOf(err); {
 	case err == nil:
-		c.note("acknowledged")
+		r.note("acknowledged")
 		return done
 	case kind == agent.Failed, kind == agent.Invalid, kind == agent.Denied, kind == agent.NotFound, kind == agent.Exhausted:
-		c.note("refused: " + kind.String())
+		r.note("refused: " + kind.String())
 		return undone
 	default:
-		c.note("perhaps: " + kind.String())
+		r.note("perhaps: " + kind.String())
 		return perhaps
 	}
 }
 
 // do makes one call and tells what it was told.
 func (c *caller) do(ctx context.Context, o *op) (err error) {
+	insisting := ctx
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	in := map[string]any{"name": o.name}
+	if o.kind <= named || o.kind == failing {
+		o.shares = c.rng.IntN(3) == 0
+		in["share"] = o.shares
+	}
 	switch o.kind {
 	case alarmed:
 		in["alarm"] = c.rng.Float64() * 3
@@ -145,6 +162,8 @@ func (c *caller) do(ctx context.Context, o *op) (err error) {
 		run, err := c.server.client().StartRun(ctx, client.NewRun{Agent: agentName, Function: "flow", Key: o.key, Input: body})
 		o.run = run.ID
 		return err
+	case held, asking:
+		return c.holdUp(insisting, o, in)
 	case setting:
 		_, err := c.server.client().SetState(ctx, client.Storage(agentName, o.key), "key "+o.name, agent.Text(o.name), new(int64))
 		return err

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,6 +23,7 @@ type settings struct {
 	length    time.Duration
 	kills     int // in all; 0 means until the time is over
 	round     int // kills between two checks
+	servers   int // side by side, each with a database and clients of its own
 	stores    []string
 	isolation []string
 	memory    int64 // MiB that a server may use, 0 for no bound
@@ -48,6 +48,7 @@ func main() {
 	flag.DurationVar(&s.length, "for", time.Minute, "how long at most")
 	flag.IntVar(&s.kills, "kills", 0, "how many kills at most; as many as there is time for unless given")
 	flag.IntVar(&s.round, "round", 10, "kills between two checks")
+	flag.IntVar(&s.servers, "servers", 1, "servers side by side")
 	stores := flag.String("store", "badger,pebble", "databases, one round after the other")
 	isolation := flag.String("isolation", "inline,process", "where cells run, one round after the other")
 	flag.Int64Var(&s.memory, "memory", 0, "`MiB` that a server may use; needs root")
@@ -115,48 +116,6 @@ func (s *settings) build(ctx context.Context) error {
 		return fmt.Errorf("build skep: %w: %s", err, said)
 	}
 	return nil
-}
-
-// rounds makes one round after the other, until enough servers were killed or the time is over.
-func (s settings) rounds(ctx context.Context, out io.Writer) error {
-	fmt.Fprintf(out, "seed %d\n", s.seed)
-	world, err := newWorld()
-	if err != nil {
-		return err
-	}
-	defer world.close()
-	deadline, total := time.Now().Add(s.length), tally{}
-	for n := 0; ctx.Err() == nil && time.Now().Before(deadline) && (s.kills == 0 || total["kills"] < s.kills); n++ {
-		store := s.stores[n%len(s.stores)]
-		apart := s.isolation[n/len(s.stores)%len(s.isolation)]
-		r := &round{
-			settings: s, n: n, world: world, deadline: deadline, rng: rand.New(rand.NewPCG(s.seed, uint64(n))), tally: tally{}, log: out,
-			server: &server{program: s.program, dir: filepath.Join(s.dir, store), flags: []string{"--store", store, "--isolation", apart}, memory: s.memory},
-		}
-		began, work := time.Now(), r.run
-		r.pause = r.sometimeSoon
-		if s.code {
-			code := &codeRound{round: r, ledger: r.server.dir + ".ledger"}
-			work, r.pause = code.run, code.someEffects
-		}
-		if s.boxes {
-			work = newBoxRound(r).run
-		}
-		err := work(ctx)
-		fmt.Fprintf(out, "round %d, %s, %s, %v: %s\n", n, store, apart, time.Since(began).Round(100*time.Millisecond), r.tally)
-		total.add(r.tally)
-		for _, what := range r.wrong {
-			fmt.Fprintf(out, "WRONG: %s\n", what)
-		}
-		if err != nil {
-			return fmt.Errorf("round %d: %w", n, err)
-		}
-		if len(r.wrong) > 0 {
-			return errBroken
-		}
-	}
-	fmt.Fprintf(out, "in all: %s\n", total)
-	return ctx.Err()
 }
 
 // tally counts outcomes by name.

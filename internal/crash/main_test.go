@@ -13,6 +13,7 @@ import (
 
 // A brief round with each kind of database, one of them with cells in other processes: some tens of kills.
 func TestKills(t *testing.T) {
+	all := ""
 	for _, c := range []struct{ store, isolation string }{{"badger", "inline"}, {"pebble", "process"}} {
 		s := settings{
 			length: 10 * time.Second, kills: 12, round: 12, flows: true, stores: []string{c.store}, isolation: []string{c.isolation}, seed: 1,
@@ -23,6 +24,12 @@ func TestKills(t *testing.T) {
 			t.Errorf("%v\n%s", err, out.String())
 		}
 		t.Log(out.String())
+		all += out.String()
+	}
+	for _, want := range []string{"kills ", "effects ", "versions of states ", "frames ", "events told ", "events sent ", "calls that were paid "} {
+		if !t.Failed() && !strings.Contains(all, want) { // else it has shown nothing
+			t.Errorf("there is no %q in\n%s", want, all)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,20 +22,24 @@ var code []byte
 
 const (
 	agentName = "worker"
-	instances = 8 // of a round; each has one client
-	patience  = 2 * time.Minute
+	instances = 8               // of a round; each has one client
+	patience  = 5 * time.Minute // a machine may have much else to do
 )
 
 // round is some kills of one server, under load, and a look at what is left.
 type round struct {
 	settings
 	n        int
+	lives    int // of the server that end with a kill
+	what     string
 	server   *server
 	world    *world
 	deadline time.Time
 	rng      *rand.Rand
 	log      io.Writer
+	ledger   string                      // file of what the tools of runs and scripts did
 	pause    func(context.Context) error // until the server is killed
+	senders  sync.WaitGroup              // of events to runs
 
 	mu    sync.Mutex
 	up    chan struct{} // closed while the server is up
@@ -59,6 +64,9 @@ func (r *round) key(i int) string { return fmt.Sprintf("r%d-%d", r.n, i) }
 
 func (r *round) run(ctx context.Context) error {
 	r.up = make(chan struct{})
+	if err := errors.Join(renew(r.server.dir), os.RemoveAll(r.ledger)); err != nil {
+		return err
+	}
 	if err := r.start(ctx); err != nil {
 		return err
 	}
@@ -68,19 +76,42 @@ func (r *round) run(ctx context.Context) error {
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	var clients sync.WaitGroup
+	listening, leave := context.WithCancel(ctx)
+	defer leave()
+	insisting, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	var clients, others sync.WaitGroup
 	for i := range instances {
 		c := &caller{round: r, i: i, rng: rand.New(rand.NewPCG(r.seed, uint64(r.n*1000+i)))}
-		clients.Go(func() { c.work(working) })
+		clients.Go(func() { c.work(insisting, working) })
 	}
+	var listeners []*listener
+	for i := range connected * 2 {
+		l := newListener(r, i)
+		listeners = append(listeners, l)
+		others.Go(func() { l.work(listening, working) })
+	}
+	p := newPerson(r, r.server.client(), r.judgeRun)
+	others.Go(func() { p.answer(listening) })
+	others.Go(func() { r.resolveAll(listening) })
 	err := r.kills(ctx)
 	stop()
+	if err != nil {
+		giveUp()
+	}
 	clients.Wait()
 	if err == nil {
 		err = r.settle(ctx)
 	}
+	giveUp()
+	r.senders.Wait()
 	if err == nil {
-		err = r.check(ctx)
+		err = r.catchUp(ctx, listeners)
+	}
+	leave()
+	others.Wait()
+	if err == nil {
+		err = r.check(ctx, p, listeners)
 	}
 	return errors.Join(err, r.server.stop())
 }
@@ -111,17 +142,36 @@ func (r *round) prepare(ctx context.Context) error {
 		return err
 	}
 	_, err = c.CreateAgent(ctx, client.NewAgent{Name: agentName, Plugin: agentName, Grants: agent.Grants{
-		HTTP: []agent.HTTPGrant{{Allow: allow}}, Agents: []agent.NamedGrant{{Name: agentName}},
+		HTTP: []agent.HTTPGrant{{Allow: allow}}, Agents: []agent.NamedGrant{{Name: agentName}}, Tools: []agent.NamedGrant{{Name: ledgerName + ".*"}},
 	}})
+	if err != nil || !r.flows {
+		return err
+	}
+	if err := r.addLedger(ctx, c); err != nil {
+		return err
+	}
+	_, err = c.SetPolicy(ctx, policyText, nil)
+	return err
+}
+
+// addLedger adds the server of tools, unless an earlier round has.
+func (r *round) addLedger(ctx context.Context, c *client.Client) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	_, err = c.ToolServer(ctx, ledgerName)
+	if agent.KindOf(err) == agent.NotFound && err != nil {
+		_, err = c.AddToolServer(ctx, client.NewToolServer{
+			Name: ledgerName, Kind: agent.MCPStdio, Command: []string{self}, Env: map[string]string{ledgerEnv: r.ledger}, Trusted: true, Concurrency: 16,
+		})
+	}
 	return err
 }
 
 // kills kills the server and starts it again, as often as a round does.
 func (r *round) kills(ctx context.Context) error {
-	for i := 0; i < r.settings.round && time.Now().Before(r.deadline); i++ {
-		if r.settings.kills > 0 && i >= r.settings.kills {
-			break
-		}
+	for i := 0; i < r.lives && time.Now().Before(r.deadline); i++ {
 		if err := r.pause(ctx); err != nil {
 			return err
 		}
@@ -154,31 +204,54 @@ func (r *round) end() error {
 	return nil
 }
 
-// sometimeSoon waits: often not for long, so that the server still recovers, and seldom for seconds.
+// someAnswers waits until clients were told of some calls, however busy the machine is; and sometimes hardly at all, so that the server still recovers.
+func (r *round) someAnswers(ctx context.Context) error {
+	if r.rng.IntN(4) == 0 {
+		return r.sometimeSoon(ctx)
+	}
+	enough, late := r.answers()+1+r.rng.IntN(5*instances), time.Now().Add(8*time.Second)
+	for r.answers() < enough && time.Now().Before(late) {
+		if err := sleep(ctx, time.Duration(1+r.rng.IntN(20))*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answers is how many calls were answered so far.
+func (r *round) answers() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tally["acknowledged"]
+}
+
+// sometimeSoon waits: often not for long, so that the server still recovers, and seldom for a second.
 func (r *round) sometimeSoon(ctx context.Context) error {
-	return sleep(ctx, time.Duration(r.rng.Float64()*r.rng.Float64()*float64(3*time.Second)))
+	return sleep(ctx, time.Duration(r.rng.Float64()*r.rng.Float64()*float64(1500*time.Millisecond)))
 }
 
 // settle waits until nothing is under way any more.
 func (r *round) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	began := time.Now()
-	c := r.server.client()
-	for {
-		left, err := r.left(ctx, c)
-		if err != nil {
+	began, c := time.Now(), r.server.client()
+	for last := ""; ; {
+		left, err := r.left(waiting, c)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case waiting.Err() != nil:
+			r.fail("after %v there is still work to do, or the server does not say: %s", patience, last)
+			return nil
+		case err != nil:
 			return err
-		}
-		if left == "" {
+		case left == "":
 			r.note("settled")
 			r.tally["slowest to settle, ms"] = int(time.Since(began).Milliseconds())
 			return nil
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
-			r.fail("after %v there is still work to do: %s", patience, left)
-			return nil
-		}
+		last = left
+		_ = sleep(waiting, 50*time.Millisecond) // when it is over, the next look says so
 	}
 }
 
@@ -211,7 +284,7 @@ func (r *round) left(ctx context.Context, c *client.Client) (string, error) {
 		if err != nil && agent.KindOf(err) != agent.NotFound {
 			return "", err
 		}
-		if o.status = run.Status; err == nil && !run.Status.Terminal() && run.Status != agent.Uncertain {
+		if o.status = run.Status; err == nil && !run.Status.Terminal() && (run.Status != agent.Uncertain || o.kind == asking) {
 			return fmt.Sprintf("run %s is %s", o.run, run.Status), nil
 		}
 		o.ended, o.lost = true, err != nil

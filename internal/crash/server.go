@@ -24,7 +24,8 @@ import (
 type server struct {
 	program, dir string
 	flags        []string
-	memory       int64 // MiB
+	memory       int64  // MiB
+	group        string // control group for that
 
 	addr   string
 	token  string
@@ -47,20 +48,21 @@ func (s *server) start(ctx context.Context) error {
 		}
 	}
 	args := append([]string{"serve", "--json", "--listen", s.addr, "--data", s.dir, "--egress-allow", "127.0.0.1"}, s.flags...)
-	s.cmd = exec.CommandContext(ctx, s.program, args...)
-	s.cmd.Env = append(os.Environ(), "SKEP_VAULT_KEY=file:"+s.dir+".vault-key")
+	cmd := exec.CommandContext(ctx, s.program, args...)
+	cmd.Env = append(os.Environ(), "SKEP_VAULT_KEY=file:"+s.dir+".vault-key")
 	s.stderr.Reset()
-	s.cmd.Stderr = &s.stderr
+	cmd.Stderr = &s.stderr
 	if s.memory > 0 {
-		s.cmd.Env = append(s.cmd.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", s.memory*2/3))
+		cmd.Env = append(cmd.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", s.memory*2/3))
 	}
-	stdout, err := s.cmd.StdoutPipe()
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	if err := s.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
+	s.cmd = cmd // not before: what was started earlier has ended
 	ready, ended := make(chan error, 1), make(chan struct{})
 	var info struct {
 		TokenFile string `json:"token_file"`
@@ -70,10 +72,10 @@ func (s *server) start(ctx context.Context) error {
 		defer close(ended)
 		ready <- json.NewDecoder(stdout).Decode(&info)
 		_, _ = io.Copy(io.Discard, stdout)
-		s.err = s.cmd.Wait()
+		s.err = cmd.Wait()
 	}()
 	if s.memory > 0 {
-		if err := confine(s.cmd.Process.Pid, s.memory<<20); err != nil {
+		if err := confine(s.group, s.cmd.Process.Pid, s.memory<<20); err != nil {
 			s.kill()
 			return err
 		}
@@ -109,6 +111,9 @@ func (s *server) kill() (byItself bool) {
 
 // stop ends the server as an operator does.
 func (s *server) stop() error {
+	if s.ended == nil {
+		return nil
+	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.ended:
@@ -116,6 +121,14 @@ func (s *server) stop() error {
 	case <-time.After(30 * time.Second):
 		s.kill()
 		return errors.New("the server does not stop")
+	}
+}
+
+// leave removes the control group of a server that has ended.
+func (s *server) leave() {
+	if s.memory > 0 {
+		dir, _ := controlGroup(s.group)
+		_ = os.Remove(dir) // a process that is just ending keeps it there, empty and harmless
 	}
 }
 
@@ -149,12 +162,9 @@ func (s *server) post(ctx context.Context, path, name string, body []byte, out a
 	return false, json.Unmarshal(said, out)
 }
 
-// confine bounds the memory of a process by a control group, in either version of the kernel's interface.
-func confine(pid int, bytes int64) error {
-	dir, limit := "/sys/fs/cgroup/skep-crash", "memory.max"
-	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil {
-		dir, limit = "/sys/fs/cgroup/memory/skep-crash", "memory.limit_in_bytes"
-	}
+// confine bounds the memory of a process by a control group of that name, in either version of the kernel's interface.
+func confine(group string, pid int, bytes int64) error {
+	dir, limit := controlGroup(group)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("a bound on memory: %w", err)
 	}
@@ -164,6 +174,14 @@ func confine(pid int, bytes int64) error {
 		}
 	}
 	return nil
+}
+
+// controlGroup returns the folder of a control group, and the name of the file in it that bounds memory.
+func controlGroup(name string) (dir, limit string) {
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil {
+		return filepath.Join("/sys/fs/cgroup/memory", name), "memory.limit_in_bytes"
+	}
+	return filepath.Join("/sys/fs/cgroup", name), "memory.max"
 }
 
 // hogDisk writes and syncs a file again and again, so that the syncs of others take long.

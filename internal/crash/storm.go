@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func (s settings) storms(ctx context.Context, out io.Writer) error {
 	defer world.close()
 	for i, store := range s.stores {
 		r := &round{settings: s, n: i, world: world, tally: tally{}, log: out, server: &server{
-			program: s.program, dir: filepath.Join(s.dir, "storm-"+store), flags: []string{"--store", store, "--isolation", s.isolation[0]}, memory: s.memory,
+			program: s.program, dir: filepath.Join(s.dir, "storm-"+store), flags: []string{"--store", store, "--isolation", s.isolation[0]}, memory: s.memory, group: fmt.Sprint("skep-crash-", os.Getpid()),
 		}}
 		if err := r.storm(ctx, store); err != nil {
 			return fmt.Errorf("%s: %w", store, err)

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -38,6 +40,33 @@ func newVolume(dir string, mib int64) (*volume, error) {
 		return nil, err
 	}
 	return v, v.mount()
+}
+
+// aloneEnv is set in a process that has mounts of its own.
+const aloneEnv = "SKEP_FAULT_ALONE"
+
+// alone runs this program again with mounts of its own, if it is root's, and returns how that ended; false means that this is the one. Else
+// whatever process begins elsewhere with a copy of all mounts would keep a volume in use whose power was cut, and it could not be mounted anew.
+func alone() (code int, again bool, err error) {
+	if os.Geteuid() != 0 || os.Getenv(aloneEnv) != "" {
+		return 0, false, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 0, true, err
+	}
+	runtime.LockOSThread() // the child dies with the thread that started it
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), aloneEnv+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt) // the child hears of it, too
+	err = cmd.Run()
+	if _, ended := errors.AsType[*exec.ExitError](err); ended {
+		err = nil
+	}
+	return cmd.ProcessState.ExitCode(), true, err
 }
 
 func (v *volume) mount() error { return sh("mount", "-o", "loop", v.image, v.at) }
@@ -123,7 +152,7 @@ func power(ctx context.Context, l *lab, t *tally) (err error) {
 			return err
 		}
 		before := len(acks)
-		err = p.collect(&acks, time.Minute, count(1+l.rng.IntN(1500)))
+		err = p.collect(&acks, 10*time.Minute, count(1+l.rng.IntN(1500))) // a busy machine takes its time
 		if err == nil {
 			err = p.freeze()
 		}

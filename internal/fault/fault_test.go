@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,6 +18,13 @@ var flips = flag.Int("flips", 40, "a quarter of it is how many bits are flipped 
 func TestMain(m *testing.M) {
 	if runChild() {
 		return
+	}
+	if code, again, err := alone(); again {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "fault:", err)
+			code = 1
+		}
+		os.Exit(code)
 	}
 	os.Exit(m.Run())
 }

@@ -48,6 +48,13 @@ func main() {
 	if runChild() {
 		return
 	}
+	if code, again, err := alone(); again {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "fault:", err)
+			code = 1
+		}
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -61,6 +68,7 @@ func run(ctx context.Context, args []string) error {
 	engines := flags.String("engine", "badger,pebble", "kinds of database")
 	names := flags.String("kind", "kill,power,full,flip,torn,speed", "kinds of fault")
 	long := flags.Duration("for", time.Minute, "how long, for each engine and each kind of fault")
+	rounds := flags.Int("rounds", 0, "so many rounds of each, however long they take; power cuts come four to a round")
 	base := flags.String("dir", "", "where to work; a temporary directory unless given")
 	flips := flags.Int("flips", 30, "bits that one round of flip changes, each in a fresh copy of the directory")
 	seed := flags.Uint64("seed", uint64(time.Now().UnixNano()), "of the random choices")
@@ -88,7 +96,7 @@ func run(ctx context.Context, args []string) error {
 			}}
 			t := tally{}
 			began := time.Now()
-			for time.Since(began) < *long && ctx.Err() == nil && err == nil {
+			for n := 0; ctx.Err() == nil && err == nil && (n < *rounds || *rounds == 0 && time.Since(began) < *long); n++ {
 				err = round(ctx, l, &t)
 			}
 			os.RemoveAll(dir)

@@ -36,12 +36,13 @@ const (
 	End              // the run has ended: Text is its status
 	Judged           // a call of a tool was judged: Call, Name, Sum, Text is its brief, Class what it is when it is made, Out how; Flag says that a person is asked, until Until; Blob has the arguments then if they are too long for the question, a line for each call
 	Verdict          // a person has answered, or nobody in time: Call, Flag allows it, Out is the answer
+	Used             // a grant with a limit for the run was used: Name is the grant
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"unknown", "begin", "life", "start", "done", "deliver", "timer", "answered", "event", "take", "snapshot", "commit", "crash", "retry",
-	"terminate", "rejected", "step", "end", "judged", "verdict",
+	"terminate", "rejected", "step", "end", "judged", "verdict", "used",
 }
 
 func (k Kind) String() string {

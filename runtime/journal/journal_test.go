@@ -35,6 +35,7 @@ func all() []Entry {
 		{Kind: Crash, Count: 2, Text: "its process ended"},
 		{Kind: Retry, Call: 1}, {Kind: Terminate}, {Kind: Rejected, Call: 9},
 		{Kind: Done, Call: 10, Err: &agent.Error{Kind: agent.Exhausted, Limit: agent.LimitHTTP, Msg: "m", Hint: "h"}},
+		{Kind: Used, Name: "http GET https://example.com"},
 		{Kind: End, Text: "completed"},
 	}
 }
@@ -120,6 +121,21 @@ func TestView(t *testing.T) {
 	add(v, Entry{Kind: Life}, Entry{Kind: Crash, Text: "one"}, Entry{Kind: Life}, Entry{Kind: Crash, Text: "two"})
 	if len(v.Crashes) != 2 || v.Rested || v.Lives != 3 {
 		t.Errorf("after crashes: %+v", v)
+	}
+	for _, e := range []Entry{
+		{Call: 90, Name: abi.CallSandboxNext, Class: Read, Err: &agent.Error{Kind: agent.Failed, Msg: "lost"}}, {Call: 91, Name: abi.CallSandboxRead, Class: Read},
+		{Call: 92, Name: abi.CallFilePut, Class: Idempotent},
+	} {
+		e.Kind = Deliver
+		if add(v, e); len(v.Crashes) != 2 {
+			t.Errorf("%+v is progress", e)
+		}
+	}
+	for _, e := range []Entry{{Call: 93, Name: abi.CallSandboxNext, Class: Read}, {Call: 94, Name: abi.CallSandboxExec, Class: Idempotent}} {
+		e.Kind = Deliver
+		if v := add(NewView(), Entry{Kind: Life}, Entry{Kind: Crash}, e); len(v.Crashes) != 0 {
+			t.Errorf("%+v is no progress", e)
+		}
 	}
 	if v.Full() != nil {
 		t.Error(v.Full())

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/abi"
@@ -34,6 +35,12 @@ func (c *Call) Waits() bool { return c.Started || c.Open() }
 
 // Open reports whether a person is asked about the call and has not answered.
 func (c *Call) Open() bool { return c.Asks && !c.Answered }
+
+// progress reports whether the run has got on by what the call came to: it is what a sandbox did, or told. A life that plays the journal adds no such delivery,
+// so that code which ends its process at one place gets on there once at most.
+func (c *Call) progress() bool {
+	return c.Err == nil && (c.Name == abi.CallSandboxNext || c.Class == Idempotent && strings.HasPrefix(c.Name, "sandbox."))
+}
 
 // Result is what a call came to. Bytes that are kept in a blob are not here.
 type Result struct {
@@ -68,7 +75,7 @@ type View struct {
 	Mark       Entry // how far events and lines are in the log
 	Lives      int64
 	Rested     bool     // the newest life gave up its cell by itself
-	Crashes    []string // of the lives that ended otherwise, since one that did or a person said how to go on
+	Crashes    []string // of the lives that ended otherwise, since one that did, the run got on in its sandbox, or a person said how to go on
 	Terminate  bool
 	Rejected   uint64 // calls up to this one are refused; 0 when nothing was refused yet
 	Clock      time.Time
@@ -76,6 +83,7 @@ type View struct {
 	Entries    int
 	Bytes      int64
 	Steps      []Entry
+	Uses       map[string]int64 // of grants with a limit for the run
 	permits    []permit
 
 	// Whole keeps all results and deliveries, also those that a snapshot holds. It is set before the first Add.
@@ -85,7 +93,7 @@ type View struct {
 }
 
 // NewView returns the view of an empty journal.
-func NewView() *View { return &View{Calls: map[uint64]*Call{}} }
+func NewView() *View { return &View{Calls: map[uint64]*Call{}, Uses: map[string]int64{}} }
 
 func (v *View) call(e *Entry) *Call {
 	c := v.Calls[e.Call]
@@ -135,6 +143,9 @@ func (v *View) Add(e Entry) {
 			c.came(&e)
 		}
 		c.Delivered = true
+		if c.progress() {
+			v.Crashes = nil
+		}
 		if v.Now {
 			c.Result, c.Text = Result{}, ""
 			return
@@ -172,6 +183,8 @@ func (v *View) Add(e Entry) {
 		v.judged(&e)
 	case Verdict:
 		v.answered(&e)
+	case Used:
+		v.Uses[e.Name]++
 	case End:
 		v.Ended = true
 	}

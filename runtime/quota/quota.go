@@ -54,6 +54,7 @@ type counter struct {
 	used      agent.Cost // today; what is held not included
 	cpuHeld   time.Duration
 	bytesHeld int64
+	holds     int64 // that have not ended
 }
 
 // New returns a keeper that goes on from start.
@@ -67,7 +68,7 @@ func New(start Start, o *Options) *Keeper {
 	}
 	k.base, k.day = k.now(), agent.UsageDay(start.Day)
 	for _, r := range start.Rows {
-		if !r.Kind.Cells() {
+		if !r.Kind.Counts() {
 			continue
 		}
 		for _, c := range k.of(r.App, r.Agent) {
@@ -109,7 +110,7 @@ func (k *Keeper) turn(now time.Time) {
 	at := now.Sub(k.base)
 	for w, c := range k.counters {
 		c.used = agent.Cost{}
-		if c.cells == 0 && c.calls.count(at) == 0 {
+		if c.holds == 0 && c.calls.count(at) == 0 {
 			delete(k.counters, w)
 		}
 	}
@@ -187,6 +188,7 @@ func (k *Keeper) Begin(c Call) (*Hold, error) {
 	h.cells = 1
 	for i := range h.bounds {
 		b := &h.bounds[i]
+		b.holds++
 		b.cells += h.cells
 		b.calls.add(now.Sub(k.base))
 		b.cpuHeld += h.cpu
@@ -203,7 +205,14 @@ func (k *Keeper) Traffic(c Call) (*Hold, error) {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.look(now, c)
+	h, err := k.look(now, c)
+	if err != nil {
+		return nil, err
+	}
+	for i := range h.bounds {
+		h.bounds[i].holds++
+	}
+	return h, nil
 }
 
 // Check returns the error that Begin would return, and takes nothing.
@@ -317,12 +326,31 @@ func (h *Hold) Traffic(sent, received int64) error {
 	return nil
 }
 
-// Stop lets no more traffic pass, and returns how much has.
+// Stop lets no more traffic pass, and returns how much has since the last Settle.
 func (h *Hold) Stop() (sent, received int64) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	h.stopped = true
 	return h.sent, h.received
+}
+
+// Settle makes what traffic has passed count as used on the day of now, and returns it once it is at least most bytes; else it
+// returns nothing. For what goes on for long: its caller writes down what it returns.
+func (h *Hold) Settle(now time.Time, most int64) (sent, received int64) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	n := h.sent + h.received
+	if h.stopped || n < most {
+		return 0, 0
+	}
+	h.k.turn(now)
+	h.bytes -= n
+	for i := range h.bounds {
+		h.bounds[i].bytesHeld -= n
+		h.bounds[i].used.Add(agent.Cost{Sent: h.sent, Received: h.received})
+	}
+	sent, received, h.sent, h.received = h.sent, h.received, 0, 0
+	return sent, received
 }
 
 // Done ends the call: it has cost c, which counts for the day of now, and what it held beyond that is given back. Only the first
@@ -337,6 +365,7 @@ func (h *Hold) Done(now time.Time, c agent.Cost) {
 	h.k.turn(now)
 	for i := range h.bounds {
 		b := &h.bounds[i]
+		b.holds--
 		b.cells -= h.cells
 		b.cpuHeld -= h.cpu
 		b.bytesHeld -= h.bytes

@@ -205,6 +205,43 @@ func TestBytesPerDay(t *testing.T) {
 	}
 }
 
+// What goes on for long is settled in parts, each of the day on which it is.
+func TestSettle(t *testing.T) {
+	k, now := keeper(quota.Start{})
+	c := call(agent.Quota{BytesPerDay: 1000})
+	h, err := k.Traffic(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int64{300, 400} {
+		if err := h.Traffic(n/2, n/2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent, received := h.Settle(noon, 701); sent+received != 0 {
+		t.Errorf("settled %d and %d too early", sent, received)
+	}
+	if sent, received := h.Settle(noon, 700); sent != 350 || received != 350 {
+		t.Errorf("settled %d and %d", sent, received)
+	}
+	if u := k.Used(app, "a", c.AgentQuota); u.Bytes != 700 || u.BytesHeld != 0 {
+		t.Errorf("used: %+v", u)
+	}
+	wantRefusal(t, h.Traffic(301, 0), 12*time.Hour)
+	now.set(noon.Add(12 * time.Hour))
+	if err := h.Traffic(1000, 0); err != nil {
+		t.Errorf("on the next day: %v", err)
+	}
+	sent, received := h.Stop()
+	h.Done(now.now(), agent.Cost{Sent: sent, Received: received})
+	if u := k.Used(app, "a", c.AgentQuota); u.Bytes != 1000 || u.BytesHeld != 0 {
+		t.Errorf("used: %+v", u)
+	}
+	if sent, _ := h.Settle(now.now(), 0); sent != 0 {
+		t.Errorf("settled %d after the end", sent)
+	}
+}
+
 // With 64 callers at once no quota is ever gone past, and none is left unused.
 func TestStrict(t *testing.T) {
 	const callers = 64

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/sandbox"
+	"github.com/skep-dev/skep/sandbox/image"
 )
 
 // Bounds that no one sets.
@@ -42,16 +43,19 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 	if err := p.checkRuntime(ctx, r.Runtime); err != nil {
 		return "", err
 	}
-	image, err := p.image(ctx, r.Image, e)
+	found, err := p.image(ctx, r.Image, e)
 	if err != nil {
 		return "", err
 	}
+	if err := image.Need(r.Image, found.labels, r.Packages); err != nil {
+		return "", err
+	}
 	if r.Volume != "" {
-		if err := p.ensureVolumes(ctx, r, image.ref); err != nil {
+		if err := p.ensureVolumes(ctx, r, found.ref); err != nil {
 			return "", err
 		}
 	}
-	made := client.ContainerCreateOptions{Name: string(h), Config: configOf(r, image), HostConfig: hostConfigOf(r, image, e)}
+	made := client.ContainerCreateOptions{Name: string(h), Config: configOf(r, found), HostConfig: hostConfigOf(r, found, e)}
 	for end := time.Now().Add(cleanup); ; {
 		_, err := p.api.ContainerCreate(ctx, made)
 		if err == nil {
@@ -134,7 +138,8 @@ func (p *Provider) checkRuntime(ctx context.Context, runtime string) error {
 	}
 	if !slices.Contains(e.runtimes(), runtime) {
 		return &agent.Error{
-			Kind: agent.Invalid, Msg: fmt.Sprintf("%s: there is no runtime %s; there is %s", p.name, runtime, strings.Join(e.runtimes(), ", ")),
+			Kind: agent.Invalid, Err: sandbox.ErrUnavailable,
+			Msg:  fmt.Sprintf("%s: %s has no runtime %q; it has %s", agent.SandboxUnavailable, p.name, runtime, strings.Join(e.runtimes(), ", ")),
 			Hint: "runtimes are named in /etc/docker/daemon.json, and for Podman in containers.conf",
 		}
 	}
@@ -153,6 +158,7 @@ func (p *Provider) checkRuntime(ctx context.Context, runtime string) error {
 // foundImage is an image by the name that the engine has it by.
 type foundImage struct {
 	ref     string
+	labels  map[string]string
 	volumes []string // that it declares
 }
 
@@ -172,6 +178,7 @@ func (p *Provider) image(ctx context.Context, name string, e *engine) (foundImag
 		}
 		found := foundImage{ref: ref}
 		if i.Config != nil {
+			found.labels = i.Config.Labels
 			for path := range i.Config.Volumes {
 				found.volumes = append(found.volumes, path)
 			}
@@ -184,9 +191,9 @@ func (p *Provider) image(ctx context.Context, name string, e *engine) (foundImag
 	}
 }
 
-func configOf(r *sandbox.Request, image foundImage) *container.Config {
+func configOf(r *sandbox.Request, of foundImage) *container.Config {
 	c := &container.Config{
-		Image: image.ref, Hostname: "box", User: fmt.Sprintf("%d:%d", sandbox.UserID, sandbox.UserID), WorkingDir: sandbox.Workspace,
+		Image: of.ref, Hostname: "box", User: fmt.Sprintf("%d:%d", sandbox.UserID, sandbox.UserID), WorkingDir: sandbox.Workspace,
 		Entrypoint: []string{sandbox.Driver}, Cmd: r.Args,
 		OpenStdin: true, StdinOnce: true, AttachStdin: true, // for the boot payload, and closed after it
 		StopSignal: "SIGTERM", Labels: r.Labels(), Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // whatever the image says
@@ -201,7 +208,7 @@ func configOf(r *sandbox.Request, image foundImage) *container.Config {
 	return c
 }
 
-func hostConfigOf(r *sandbox.Request, image foundImage, e *engine) *container.HostConfig {
+func hostConfigOf(r *sandbox.Request, of foundImage, e *engine) *container.HostConfig {
 	yes := true
 	h := &container.HostConfig{
 		NetworkMode: "none", IpcMode: "private", ReadonlyRootfs: true, Init: &yes, Runtime: r.Runtime,
@@ -233,7 +240,7 @@ func hostConfigOf(r *sandbox.Request, image foundImage, e *engine) *container.Ho
 			h.Mounts = append(h.Mounts, volumeMount(r.Volume, target))
 		}
 	}
-	for _, path := range image.volumes { // else the engine makes a volume of each, which could be written
+	for _, path := range of.volumes { // else the engine makes a volume of each, which could be written
 		if _, ours := h.Tmpfs[path]; !ours && !slices.ContainsFunc(h.Mounts, func(m mount.Mount) bool { return m.Target == path }) {
 			h.Tmpfs[path] = closed
 		}

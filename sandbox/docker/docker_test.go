@@ -140,3 +140,38 @@ func TestSELinux(t *testing.T) {
 		}
 	}
 }
+
+// TestPackages has images that say what they have, and one that says nothing, and asks for packages.
+func TestPackages(t *testing.T) {
+	host := dockertest.Host(t)
+	p := provider(t, "docker", host)
+	defer p.Close()
+	label := `LABEL dev.skep.image='{"base":"debian","packages":["deb:git","npm:left-pad@1.3.0"],"clis":[{"name":"claude","package":"@anthropic-ai/claude-code","version":"0.0.1"}]}'`
+	says, silent := dockertest.Image(t, host, label), dockertest.Image(t, host)
+	for _, tt := range []struct {
+		image    string
+		packages []string
+		want     string // in the error, and ("|") in its hint
+	}{
+		{silent, nil, ""},
+		{says, []string{"deb:git", "npm:left-pad", "npm:left-pad@1.3.0"}, ""},
+		{says, []string{"deb:git", "deb:jq"}, "has no deb:jq|skep image build " + says + " --base debian --cli claude@0.0.1 --package deb:git --package deb:jq"},
+		{says, []string{"npm:left-pad@1.3.1"}, "has no npm:left-pad@1.3.1|--package npm:left-pad@1.3.1"},
+		{silent, []string{"npm:left-pad"}, "does not say which packages it has, and npm:left-pad is asked for|LABEL dev.skep.image='{\"packages\":[\"npm:left-pad\"]}'"},
+	} {
+		r := request(t, tt.image, os.Args[0])
+		r.Packages = tt.packages
+		h, err := p.Create(t.Context(), r)
+		if err == nil {
+			if err := p.Delete(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+		}
+		msg, hint, _ := strings.Cut(tt.want, "|")
+		switch e := agent.AsError(err); {
+		case tt.want == "" && err == nil:
+		case tt.want == "" || e == nil || e.Kind != agent.Invalid || !strings.HasPrefix(e.Msg, agent.SandboxPackageMissing+": the image "+tt.image) || !strings.Contains(e.Msg, msg) || !strings.Contains(e.Hint, hint):
+			t.Errorf("%s with %q: %+v, want %s", tt.image, tt.packages, e, tt.want)
+		}
+	}
+}

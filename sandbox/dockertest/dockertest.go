@@ -52,6 +52,7 @@ func Podman(t testing.TB) string {
 	host := "unix://" + filepath.Join(dir, "s")
 	said := &bytes.Buffer{}
 	cmd := exec.Command(program, "system", "service", "--time=0", host)
+	cmd.Dir = dir // where its conmon leaves an empty file "oom" for each box that ran out of memory
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -113,8 +113,7 @@ func (b *builder) add(p *pack) {
 		return
 	}
 	b.packs = append(b.packs, p)
-	b.manifest.Packages = append(b.manifest.Packages, "npm:"+p.cli.Package+"@"+p.cli.Version)
-	b.manifest.CLIs = append(b.manifest.CLIs, p.cli)
+	b.manifest.add(p.cli)
 }
 
 // programs are the files of the host that run by themselves in the image.

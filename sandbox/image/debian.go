@@ -43,9 +43,11 @@ func (b *builder) debian(ctx context.Context) error {
 	if err := b.bootstrap(ctx, root, packages); err != nil {
 		return err
 	}
-	for _, name := range packages {
-		b.manifest.Packages = append(b.manifest.Packages, "deb:"+name)
+	has, err := debsOf(root)
+	if err != nil {
+		return err
 	}
+	b.manifest.Packages = append(b.manifest.Packages, has...)
 	return b.addRoot(root)
 }
 

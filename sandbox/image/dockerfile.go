@@ -48,6 +48,7 @@ func WriteDockerfile(s Spec, dir string) ([]string, error) {
 // dockerPart is what a Dockerfile takes from npm.
 type dockerPart struct {
 	source
+	cli     CLI
 	program string // with * for the processor; "" when node runs what package.json names
 	skip    string // of no use, with * as well
 }
@@ -65,7 +66,9 @@ func (s *Spec) dockerContext() (map[string][]byte, error) {
 			files["npm/"+p.name+"/package-lock.json"] = p.locked
 		}
 	}
-	files["Dockerfile"] = s.dockerfile(parts)
+	if files["Dockerfile"], err = s.dockerfile(parts); err != nil {
+		return nil, err
+	}
 	return files, nil
 }
 
@@ -78,7 +81,7 @@ func (s *Spec) dockerParts() ([]dockerPart, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := dockerPart{source: knownSource(k, version, every)}
+		p := dockerPart{source: knownSource(k, version, every), cli: k.cli(or(version, k.version()))}
 		if version != "" && k.program != "" { // npm takes the one for its processor
 			wants := map[string]string{}
 			for _, c := range []cpu{{npm: "x64"}, {npm: "arm64"}} {
@@ -102,21 +105,34 @@ func (s *Spec) dockerParts() ([]dockerPart, error) {
 			return nil, err
 		}
 		scripts = true
-		parts = append(parts, dockerPart{source: src})
+		parts = append(parts, dockerPart{source: src, cli: CLI{Name: src.name, Package: src.folder, Version: src.version}})
 	}
 	if scripts {
-		parts = append(parts, dockerPart{source: knownSource(node, "", every), program: node.program, skip: node.skip})
+		parts = append(parts, dockerPart{source: knownSource(node, "", every), cli: node.cli(node.version()), program: node.program, skip: node.skip})
 	}
 	return parts, nil
 }
 
-func (s *Spec) dockerfile(parts []dockerPart) []byte {
+func (s *Spec) dockerfile(parts []dockerPart) ([]byte, error) {
 	var b bytes.Buffer
+	m := Manifest{Base: s.Base}
 	base, debs := s.Base, slices.Concat(debianHas, s.debs())
+	slices.Sort(debs)
+	debs = slices.Compact(debs)
 	if base == Debian {
 		base = "debian:" + s.Suite + "-slim"
+		for _, name := range debs {
+			m.Packages = append(m.Packages, "deb:"+name)
+		}
 	}
-	slices.Sort(debs)
+	for _, p := range parts {
+		p.cli.Licence = ""
+		m.add(p.cli)
+	}
+	label, err := m.label()
+	if err != nil {
+		return nil, err
+	}
 	fmt.Fprintf(&b, "# Written by skep image build --dockerfile.\n")
 	for _, k := range knownCLIs {
 		if k.licence != "" && slices.ContainsFunc(parts, func(p dockerPart) bool { return p.name == k.name }) {
@@ -139,7 +155,7 @@ func (s *Spec) dockerfile(parts []dockerPart) []byte {
 	}
 	fmt.Fprintf(&b, "\nFROM %s\nUSER 0\n", base)
 	if s.Base == Debian {
-		fmt.Fprintf(&b, "RUN apt-get update && apt-get install -y --no-install-recommends %s && rm -rf /var/lib/apt/lists/*\n", strings.Join(slices.Compact(debs), " "))
+		fmt.Fprintf(&b, "RUN apt-get update && apt-get install -y --no-install-recommends %s && rm -rf /var/lib/apt/lists/*\n", strings.Join(debs, " "))
 	}
 	if len(parts) > 0 {
 		fmt.Fprintf(&b, "COPY --from=npm %s %[1]s\n", cliDir)
@@ -150,8 +166,9 @@ func (s *Spec) dockerfile(parts []dockerPart) []byte {
 	fmt.Fprintf(&b, "RUN grep -q '^[^:]*:[^:]*:%d:' /etc/group || echo '%s:x:%[1]d:' >> /etc/group; \\\n", sandbox.UserID, userName)
 	fmt.Fprintf(&b, "    grep -q '^[^:]*:[^:]*:%d:' /etc/passwd || echo '%s:x:%[1]d:%[1]d:%[2]s:%[3]s:/bin/sh' >> /etc/passwd; \\\n", sandbox.UserID, userName, sandbox.Home)
 	fmt.Fprintf(&b, "    mkdir -p %s %s %s && chown %d:%[4]d %[1]s %[2]s && chmod 700 %[2]s\n", sandbox.Workspace, sandbox.Home, sandbox.SocketDir, sandbox.UserID)
+	fmt.Fprintf(&b, "%s\n", label)
 	fmt.Fprintf(&b, "ENV HOME=%s LANG=C.UTF-8\nENTRYPOINT []\nCMD [\"sh\"]\nWORKDIR %s\nUSER %d:%[3]d\n", sandbox.Home, sandbox.Workspace, sandbox.UserID)
-	return b.Bytes()
+	return b.Bytes(), nil
 }
 
 // start is the line that puts the programs of p into the PATH.

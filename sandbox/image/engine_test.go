@@ -203,6 +203,10 @@ func TestImageOnAnother(t *testing.T) {
 	if again, err := image.Build(t.Context(), e, spec); err != nil || !again.Reused {
 		t.Errorf("again: %+v, %v", again, err)
 	}
+	above, err := image.Build(t.Context(), e, image.Spec{Name: unique(t, e), Base: name})
+	if err != nil || !slices.Equal(above.Manifest.Packages, []string{"npm:@anthropic-ai/claude-code@0.0.1"}) || len(above.Manifest.CLIs) != 1 {
+		t.Errorf("one that only has what its base has: %+v, %v", above, err)
+	}
 	if _, err := image.Build(t.Context(), e, image.Spec{Name: unique(t, e), Base: "skep-test/that-is-not:there"}); agent.KindOf(err) != agent.NotFound {
 		t.Errorf("a base that is not there: %v", err)
 	}

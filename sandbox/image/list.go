@@ -24,6 +24,9 @@ func (e *Engine) List(ctx context.Context) ([]Image, error) {
 	var list []Image
 	for _, s := range got.Items {
 		m := manifestOf(s.Labels)
+		if m.Layer == "" {
+			continue // another's, that says what it has
+		}
 		names := slices.DeleteFunc(slices.Clone(s.RepoTags), func(name string) bool { return name == "<none>:<none>" })
 		for _, name := range names {
 			list = append(list, Image{ID: s.ID, Name: name, Size: s.Size, Manifest: m})

@@ -34,6 +34,7 @@ type source struct {
 	name         string // of its folder in the cache, and in the image
 	json, locked []byte // package.json, and package-lock.json when there is one
 	folder       string // of the package that has the program, in node_modules
+	version      string // that was asked for; "" for the one that is locked
 }
 
 // knownSource is the source of a CLI that has a name here, at a version or ("") at the one that is locked.
@@ -81,18 +82,14 @@ func (s *Spec) fetchKnown(ctx context.Context, k known, version string, c cpu) (
 
 // packageSource is the source of any package of npm, by NAME@VERSION.
 func packageSource(word string) (source, error) {
-	at := strings.LastIndexByte(word, '@')
-	if at < 1 {
+	p, err := agent.ParseSandboxPackage("npm:" + word)
+	if err != nil {
+		return source{}, err
+	}
+	if p.Version == "" {
 		return source{}, inexact("npm:"+word, "")
 	}
-	name, version := word[:at], word[at+1:]
-	if !packageName(name) {
-		return source{}, agent.Errorf(agent.Invalid, "%q is no name of a package of npm", name)
-	}
-	if !exact.MatchString(version) {
-		return source{}, inexact("npm:"+word, version)
-	}
-	return source{name: strings.NewReplacer("@", "", "/", "-").Replace(name), json: packageJSON(name, version), folder: name}, nil
+	return source{name: strings.NewReplacer("@", "", "/", "-").Replace(p.Name), json: packageJSON(p.Name, p.Version), folder: p.Name, version: p.Version}, nil
 }
 
 // fetchPackage gets such a package, whose programs node runs.
@@ -111,18 +108,6 @@ func (s *Spec) fetchPackage(ctx context.Context, word string, c cpu) (*pack, err
 	}
 	p.starts, err = binaries(dir, src.folder)
 	return p, err
-}
-
-// packageName reports whether name is one that npm knows: NAME or @SCOPE/NAME.
-func packageName(name string) bool {
-	bare := strings.TrimPrefix(name, "@")
-	parts := strings.Split(bare, "/")
-	if len(parts) > 2 || (len(parts) == 2) != (bare != name) {
-		return false
-	}
-	return !slices.ContainsFunc(parts, func(p string) bool {
-		return p == "" || p[0] == '.' || strings.Trim(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != ""
-	})
 }
 
 // place is the folder of the cache for what src asks for.

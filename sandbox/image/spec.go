@@ -46,10 +46,10 @@ type Progress struct {
 type Manifest struct {
 	Base     string    `json:"base"`
 	Programs []string  `json:"programs,omitempty"` // that were named
-	Packages []string  `json:"packages,omitempty"` // as environments ask for them: deb:NAME, npm:NAME@VERSION
+	Packages []string  `json:"packages,omitempty"` // that it has, as environments ask for them: deb:NAME, npm:NAME@VERSION
 	CLIs     []CLI     `json:"clis,omitempty"`
-	Layer    string    `json:"layer"`   // SHA-256 of the tar of the files that were put in, in hex
-	Created  time.Time `json:"created"` // UTC
+	Layer    string    `json:"layer,omitempty"`  // SHA-256 of the tar of the files that were put in, in hex; "" when a Dockerfile did
+	Created  time.Time `json:"created,omitzero"` // UTC
 }
 
 // CLI is a command-line agent of an image, or one that an image can have.
@@ -136,14 +136,29 @@ func (s *Spec) debs() []string {
 	return slices.Compact(names)
 }
 
+// add notes a package of npm that goes in.
+func (m *Manifest) add(c CLI) {
+	m.Packages = append(m.Packages, "npm:"+c.Package+"@"+c.Version)
+	m.CLIs = append(m.CLIs, c)
+}
+
+// label is the line of a Dockerfile that says what the image is made of.
+func (m *Manifest) label() (string, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return "", agent.Wrap(agent.Internal, err, "write the label")
+	}
+	return "LABEL " + Label + "=" + quote(string(b)), nil
+}
+
 // changes are the lines of a Dockerfile that say how the image is run, and what it is.
 func (m *Manifest) changes() ([]string, error) {
-	label, err := json.Marshal(m)
+	label, err := m.label()
 	if err != nil {
-		return nil, agent.Wrap(agent.Internal, err, "write the label")
+		return nil, err
 	}
 	changes := []string{
-		"LABEL " + Label + "=" + quote(string(label)),
+		label,
 		"ENV HOME=" + sandbox.Home,
 		fmt.Sprintf("USER %d:%d", sandbox.UserID, sandbox.UserID),
 		"WORKDIR " + sandbox.Workspace,

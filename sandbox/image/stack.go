@@ -19,9 +19,11 @@ import (
 // onImage makes ready for a layer above an image that the engine has: the image has to run the programs of the packs, and its users get one more.
 func (b *builder) onImage(ctx context.Context) error {
 	b.step("looking into %s", b.Base)
-	if _, err := b.engine.inspect(ctx, b.Base); err != nil {
+	base, err := b.engine.inspect(ctx, b.Base)
+	if err != nil {
 		return err
 	}
+	b.manifest.over(&base.Manifest)
 	in, err := b.engine.open(ctx, b.Base)
 	if err != nil {
 		return err

@@ -2,8 +2,11 @@ package keeper_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +19,15 @@ import (
 	"github.com/skep-dev/skep/sandbox/keeper"
 	"github.com/skep-dev/skep/store"
 )
+
+// TestMain lets more servers live and die at once than there are processors: they wait for most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("8")
+	}
+	os.Exit(m.Run())
+}
 
 var errDead = agent.Errorf(agent.Unavailable, "this server has died")
 
@@ -85,6 +97,16 @@ func (m *mortal) DropSandbox(ctx context.Context, id agent.SandboxID) error {
 	return m.do("drop", func() error { return m.Store.DropSandbox(ctx, id) })
 }
 
+func (m *mortal) PutBlobFrom(ctx context.Context, r io.Reader) (d agent.Digest, n int64, err error) {
+	err = m.do("put blob", func() (err error) { d, n, err = m.Store.PutBlobFrom(ctx, r); return err })
+	return d, n, err
+}
+
+func (m *mortal) OpenBlob(ctx context.Context, d agent.Digest) (body io.ReadSeekCloser, err error) {
+	err = m.do("open blob", func() (err error) { body, err = m.Store.OpenBlob(ctx, d); return err })
+	return body, err
+}
+
 func (m *mortal) Sandbox(ctx context.Context, id agent.SandboxID) (agent.SandboxRecord, error) {
 	if err := m.look(); err != nil {
 		return agent.SandboxRecord{}, err
@@ -132,6 +154,7 @@ type life struct {
 	env      agent.Environment
 	clock    *clock
 	released []string // whose deletion was promised
+	wrote    bool     // the pet has what is to outlive its boxes
 }
 
 func (l *life) live(k *running) error {
@@ -182,6 +205,72 @@ func (l *life) live(k *running) error {
 	})
 }
 
+// pets is a life of a pet that is made anew, hibernates and is reset.
+func (l *life) pets(k *running) error {
+	ctx, cancel := context.WithTimeout(l.w.t.Context(), 30*time.Second)
+	defer cancel()
+	pet, err := k.Open(ctx, want(l.env, "agent/2", agent.Pet))
+	if err != nil {
+		return err
+	}
+	id := pet.Record().ID
+	has := func(b *keeper.Box, want string) error {
+		out, err := sh(ctx, b, "cat memory/m sessions/S/s elsewhere 2>/dev/null; true")
+		if err == nil && out != want {
+			err = fmt.Errorf("the pet has %q, and not %q", out, want)
+		}
+		return err
+	}
+	if l.wrote { // it may have lost the rest
+		if out, err := sh(ctx, pet, "cat memory/m sessions/S/s"); err != nil || out != "mine\nmine\n" {
+			return fmt.Errorf("the pet has %q after a death: %w", out, err)
+		}
+	}
+	if _, err := sh(ctx, pet, "mkdir -p memory sessions/S && echo mine | tee memory/m > sessions/S/s && echo mine > elsewhere"); err != nil {
+		return err
+	}
+	l.wrote = true
+	if _, err := k.Recreate(ctx, l.env.App, id, l.env); err != nil {
+		return err
+	}
+	if pet, err = k.Get(ctx, l.env.App, id); err != nil {
+		return err
+	}
+	if err := has(pet, "mine\nmine\n"); err != nil {
+		return err
+	}
+	if _, err := k.Hibernate(ctx, l.env.App, id); err != nil {
+		return err
+	}
+	if err := until(ctx, k, func() bool { return len(l.w.engine.of(id)) == 0 }); err != nil {
+		return err
+	}
+	if pet, err = k.Get(ctx, l.env.App, id); err != nil {
+		return err
+	}
+	if err := has(pet, "mine\nmine\n"); err != nil {
+		return err
+	}
+	l.wrote = false
+	if _, err := k.Reset(ctx, l.env.App, id, l.env); err != nil {
+		return err
+	}
+	if pet, err = k.Get(ctx, l.env.App, id); err != nil {
+		return err
+	}
+	if err := has(pet, ""); err != nil {
+		return err
+	}
+	if err := k.Delete(ctx, l.env.App, id); err != nil {
+		return err
+	}
+	l.released = append(l.released, "agent/2")
+	return until(ctx, k, func() bool {
+		_, err := l.w.store.Sandbox(ctx, id)
+		return agent.KindOf(err) == agent.NotFound
+	})
+}
+
 // until waits until ok, for as long as the server lives.
 func until(ctx context.Context, k *running, ok func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -208,15 +297,22 @@ func (l *life) release(ctx context.Context, k *running, whose string) error {
 }
 
 // A server that dies at any change of the store or the engine, before it or after, leaves no box that is not found, makes none twice, and forgets no deletion.
-func TestCrashAnywhere(t *testing.T) {
-	const atOnce = 4
+func TestCrashAnywhere(t *testing.T) { crashAnywhere(t, (*life).live) }
+
+// The same of a pet that is made anew, hibernates and is reset: what is to outlive its boxes does, wherever the server dies.
+func TestCrashAnywhereOfPets(t *testing.T) { crashAnywhere(t, (*life).pets) }
+
+// crashAnywhere has servers die before and after changes in turn: after one and before the next the same is stored.
+func crashAnywhere(t *testing.T, live func(*life, *running) error) {
+	const atOnce = 16
 	for at := 1; ; at += atOnce {
 		var over atomic.Bool
 		t.Run(fmt.Sprint("from ", at), func(t *testing.T) {
-			for i := range 2 * atOnce {
-				t.Run(fmt.Sprintf("at %d, after it %v", at+i/2, i%2 == 1), func(t *testing.T) {
+			for n := at; n < at+atOnce; n++ {
+				after := n%2 == 0
+				t.Run(fmt.Sprintf("at %d, after it %v", n, after), func(t *testing.T) {
 					t.Parallel()
-					if crashAt(t, at+i/2, i%2 == 1) {
+					if crashAt(t, live, n, after) {
 						over.Store(true)
 					}
 				})
@@ -229,7 +325,7 @@ func TestCrashAnywhere(t *testing.T) {
 }
 
 // crashAt lives with a server that dies at a change, and then with another. It returns true when there were not so many changes.
-func crashAt(t *testing.T, at int, after bool) (over bool) {
+func crashAt(t *testing.T, live func(*life, *running) error, at int, after bool) (over bool) {
 	w := newWorld(t)
 	l := &life{w: w, clock: &clock{now: time.Now()}}
 	w.now = l.clock.get
@@ -247,7 +343,7 @@ func crashAt(t *testing.T, at int, after bool) (over bool) {
 	}
 	m := &mortal{Store: w.store, engine: w.engine, at: at, after: after}
 	k := start(m)
-	err := l.live(k)
+	err := live(l, k)
 	if err != nil && !m.died() {
 		t.Fatalf("%v, and it has not died", err)
 	}
@@ -275,7 +371,7 @@ func crashAt(t *testing.T, at int, after bool) (over bool) {
 		}
 		return true
 	})
-	wait(t, "each box has a sandbox, and each sandbox one box at most", func() bool {
+	wait(t, "each box and each volume has a sandbox, and each sandbox one box at most", func() bool {
 		recs, seen := map[agent.SandboxID]agent.SandboxRecord{}, map[agent.SandboxID]bool{}
 		list, _ := w.engine.List(t.Context(), "me") // before the records
 		for _, rec := range w.records() {
@@ -288,9 +384,14 @@ func crashAt(t *testing.T, at int, after bool) (over bool) {
 			}
 			seen[o.ID] = true
 		}
-		return true
+		kept := map[string]bool{}
+		names, _ := w.engine.ListVolumes(t.Context(), "me")
+		for _, rec := range recs {
+			kept[rec.Volume] = true
+		}
+		return !slices.ContainsFunc(names, func(name string) bool { return !kept[name] })
 	})
-	if err := l.live(k); err != nil {
+	if err := live(l, k); err != nil {
 		t.Errorf("after a death at %s: %v", m.last, err)
 	}
 	w.env(func(e *agent.Environment) { e.Name = "e"; e.Image = "next" }) // the pool goes

@@ -127,7 +127,21 @@ func TestDockerPet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	does(t, b, "cat file ~/note; ls /tmp", "kept\nmine")
+	does(t, b, "cat file ~/note; ls /tmp; mkdir memory && echo learnt > memory/m", "kept\nmine")
+	if _, err := k.Hibernate(t.Context(), agent.DefaultApp, id); err != nil {
+		t.Fatal(err)
+	}
+	o := &keeper.Options{}
+	change(o)
+	list, err := p.List(t.Context(), o.Owner)
+	names, verr := p.ListVolumes(t.Context(), o.Owner)
+	if len(list)+len(names) > 0 || err != nil || verr != nil {
+		t.Errorf("it hibernates, and there are %v and %v: %v, %v", list, names, err, verr)
+	}
+	if b, err = k.Get(t.Context(), agent.DefaultApp, id); err != nil {
+		t.Fatal(err)
+	}
+	does(t, b, "cat memory/m; ls; ls ~", "learnt\nmemory")
 	if err := k.Delete(t.Context(), agent.DefaultApp, id); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -37,6 +38,10 @@ type Records interface {
 	AllSandboxes(ctx context.Context, page agent.Page) (list []agent.SandboxRecord, next string, err error)
 	// Environment returns NAME, or NAME@REVISION, which stays readable when the environment was deleted.
 	Environment(ctx context.Context, app agent.App, name string) (agent.Environment, error)
+	// PutBlobFrom stores what r has and returns its digest and size. An error of r that has a kind keeps it.
+	PutBlobFrom(ctx context.Context, r io.Reader) (agent.Digest, int64, error)
+	// OpenBlob returns a blob, whole, which the caller closes.
+	OpenBlob(ctx context.Context, d agent.Digest) (io.ReadSeekCloser, error)
 	// Taken returns the number of the newest event of a source that is stored.
 	Taken(ctx context.Context, app agent.App, source string) (int64, error)
 }
@@ -66,6 +71,9 @@ type Options struct {
 	// the sandbox would be, about one that has a run. nil says no.
 	InUse func(ctx context.Context, sb agent.Sandbox) (bool, error)
 
+	Checkpoint int64 // bytes of a pet's checkpoint; 1 GiB unless given
+
+	Accept []string      // capabilities of Needs that boxes may lack, but for SocketMount
 	Pool   int           // boxes that are kept ready for each environment in use; none unless given
 	Most   int           // sandboxes of an app, with those in pools; 100 unless given
 	Starts int           // boxes that are made and started at once; two for each processor unless given
@@ -110,6 +118,7 @@ type Keeper struct {
 func New(o *Options) (*Keeper, error) {
 	k := &Keeper{o: *o, log: o.Log, now: o.Now, lives: map[agent.SandboxID]*live{}, due: map[agent.SandboxID]bool{}, wake: make(chan struct{}, 1)}
 	def(&k.o.Most, 100)
+	def(&k.o.Checkpoint, 1<<30)
 	def(&k.o.Starts, 2*runtime.GOMAXPROCS(0))
 	def(&k.o.Hello, time.Minute)
 	def(&k.o.Setup, 10*time.Minute)
@@ -122,6 +131,9 @@ func New(o *Options) (*Keeper, error) {
 	}
 	k.slots = make(chan struct{}, k.o.Starts)
 	k.pools.wake = make(chan struct{}, 1)
+	if err := checkAccept(o.Accept); err != nil {
+		return nil, err
+	}
 	switch longest := filepath.Join(o.Dir, string(agent.NewSandboxID(time.Now()))+".9999", sandbox.Socket); {
 	case len(o.Providers) == 0 || o.Records == nil || o.Events == nil || o.Owner == "":
 		return nil, agent.Errorf(agent.Internal, "a keeper needs providers, records, an owner, and somewhere to put events")

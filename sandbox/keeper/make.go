@@ -78,7 +78,7 @@ func (k *Keeper) create(ctx context.Context, p sandbox.Provider, rec *agent.Sand
 	ctx, cancel := context.WithTimeout(ctx, making)
 	defer cancel()
 	return p.Create(ctx, &sandbox.Request{
-		Owner: k.o.Owner, ID: rec.ID, Generation: rec.Generation, Image: env.Image, Runtime: env.Runtime, Size: sizeOf(&env),
+		Owner: k.o.Owner, ID: rec.ID, Generation: rec.Generation, Image: env.Image, Packages: env.Packages, Runtime: env.Runtime, Size: sizeOf(&env),
 		Sockets: dir, Driver: k.o.Driver, Volume: rec.Volume,
 	})
 }
@@ -120,6 +120,11 @@ func (k *Keeper) start(ctx context.Context, rec *agent.SandboxRecord, fresh bool
 	lv, now, err := k.boot(ctx, p, rec, fresh)
 	if err != nil {
 		return *rec, err
+	}
+	if now.Checkpoint.Pending {
+		if now, err = k.putBack(ctx, lv, &now); err != nil {
+			return now, err
+		}
 	}
 	if lv.env.Setup != "" {
 		if err := k.setup(ctx, lv, &now); err != nil {
@@ -262,7 +267,7 @@ func (k *Keeper) setup(ctx context.Context, lv *live, rec *agent.SandboxRecord) 
 	err := lv.link.Do(sctx, driver.DoSetup, &driver.SetupArgs{Script: lv.env.Setup, Timeout: k.o.Setup}, &res)
 	bad := func(format string, args ...any) error {
 		return k.fail(ctx, rec, &agent.Error{
-			Kind: agent.Failed, Msg: fmt.Sprintf("the setup script of environment %s ", rec.Environment) + fmt.Sprintf(format, args...), Hint: "change the script: skep environment put",
+			Kind: agent.Failed, Msg: fmt.Sprintf("the setup script of environment %s ", rec.Environment) + fmt.Sprintf(format, args...), Hint: "change the script: skep environment set",
 		})
 	}
 	switch {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -124,7 +126,7 @@ func (k *Keeper) want(ctx context.Context, w *Want) (agent.SandboxRecord, error)
 	rec := k.newRecord(&w.Environment, p.Name())
 	k.give(&rec, w)
 	if w.Keep == agent.Pet {
-		rec.Volume = "skep-" + string(rec.ID)
+		fresh(&rec)
 	}
 	if err := k.put(ctx, rec, k.o.Most); err != nil {
 		return agent.SandboxRecord{}, err
@@ -135,7 +137,7 @@ func (k *Keeper) want(ctx context.Context, w *Want) (agent.SandboxRecord, error)
 // newRecord returns a sandbox of nobody.
 func (k *Keeper) newRecord(env *agent.Environment, provider string) agent.SandboxRecord {
 	now := k.now().UTC()
-	rec := agent.SandboxRecord{Began: now, Sandbox: agent.Sandbox{
+	rec := agent.SandboxRecord{Sandbox: agent.Sandbox{
 		ID: agent.NewSandboxID(now), App: env.App, Environment: revision(env), Provider: provider, Generation: 1, State: agent.SandboxWanted, Created: now, Used: now,
 	}}
 	rec.Idle = env.Idle
@@ -147,7 +149,7 @@ func (k *Keeper) newRecord(env *agent.Environment, provider string) agent.Sandbo
 func (k *Keeper) give(rec *agent.SandboxRecord, w *Want) {
 	now := k.now().UTC()
 	rec.Agent, rec.For, rec.Session, rec.Run, rec.Keep, rec.Trace, rec.Pool = w.Agent, w.For, w.Session, w.Run, w.Keep, w.Trace, false
-	rec.Used, rec.Began = now, now
+	rec.Used = now
 	life := w.Environment.Life
 	if w.Keep == agent.Cattle {
 		def(&life, agent.DefaultSandboxLife)
@@ -209,16 +211,31 @@ func (k *Keeper) again(ctx context.Context, rec *agent.SandboxRecord, env *agent
 		return *rec, err
 	}
 	k.detach(rec.ID, lostError(&rec.Sandbox, "another generation of it is made"))
-	now, err := k.step(ctx, rec, rec.State, func(rec *agent.SandboxRecord) {
-		rec.Generation++
-		rec.State, rec.Handle, rec.Error, rec.Started = agent.SandboxWanted, "", nil, time.Time{}
-		rec.Environment, rec.Began, rec.Idle = revision(env), k.now().UTC(), env.Idle
-		def(&rec.Idle, agent.DefaultSandboxIdle)
-	})
+	now, err := k.step(ctx, rec, rec.State, func(rec *agent.SandboxRecord) { anew(rec, env) })
 	if err != nil {
 		return *rec, err
 	}
 	return now, nil
+}
+
+// anew wants the next generation of a sandbox. A pet that has nothing kept begins with nothing.
+func anew(rec *agent.SandboxRecord, env *agent.Environment) {
+	rec.Generation++
+	rec.State, rec.Handle, rec.Error, rec.Started = agent.SandboxWanted, "", nil, time.Time{}
+	rec.Environment, rec.Idle = revision(env), env.Idle
+	def(&rec.Idle, agent.DefaultSandboxIdle)
+	if rec.Keep == agent.Pet && rec.Volume == "" {
+		fresh(rec)
+	}
+}
+
+// fresh has a pet begin with nothing kept: what was kept under another name is of nobody from then on.
+func fresh(rec *agent.SandboxRecord) {
+	rec.Kept = rec.Generation
+	rec.Volume = "skep-" + strings.ToLower(string(rec.ID)) // as names are at some providers
+	if rec.Kept > 1 {
+		rec.Volume += "-" + strconv.FormatInt(rec.Kept, 10)
+	}
 }
 
 // Get returns a sandbox that is there, ready: a pet that was stopped is started. One that was lost, or failed, is the error of that, and one that is being

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -85,9 +86,23 @@ func (k *Keeper) provider(name string) (sandbox.Provider, error) {
 	}
 }
 
-// Needs lists the capabilities that every box needs, whatever its environment requires.
+// Needs lists the capabilities that every box needs, whatever its environment requires, unless Options.Accept has them.
 func Needs() []string {
 	return []string{sandbox.NoNetwork, sandbox.SocketMount, sandbox.ReadOnlyRoot, sandbox.NoPrivileges, sandbox.LimitMemory, sandbox.LimitPids}
+}
+
+// checkAccept returns an Invalid error about what is not for anybody to accept.
+func checkAccept(list []string) error {
+	may := slices.DeleteFunc(Needs(), func(name string) bool { return name == sandbox.SocketMount })
+	for _, name := range list {
+		if !slices.Contains(may, name) {
+			return &agent.Error{
+				Kind: agent.Invalid, Msg: fmt.Sprintf("sandboxes cannot do without %q by being told so", name),
+				Hint: "what a server can accept that its sandboxes lack: " + strings.Join(may, ", "),
+			}
+		}
+	}
+	return nil
 }
 
 // Check returns an Invalid error unless all that an environment requires are capabilities that there are, and this server has its provider.
@@ -125,14 +140,24 @@ func (k *Keeper) admit(ctx context.Context, env *agent.Environment, keep agent.S
 	}
 	if env.Runtime != "" && !slices.Contains(has.Runtimes, env.Runtime) {
 		return nil, &agent.Error{
-			Kind: agent.Invalid, Msg: fmt.Sprintf("%s: %s has no runtime %q", agent.SandboxUnavailable, p.Name(), env.Runtime), Err: sandbox.ErrUnavailable,
-			Hint: "it has " + strings.Join(has.Runtimes, ", "),
+			Kind: agent.Invalid, Err: sandbox.ErrUnavailable,
+			Msg:  fmt.Sprintf("%s: %s has no runtime %q; it has %s", agent.SandboxUnavailable, p.Name(), env.Runtime, cmp.Or(strings.Join(has.Runtimes, ", "), "its own alone")),
+			Hint: "skep sandbox providers shows those of each provider",
 		}
 	}
-	needs := append(Needs(), env.Requires...)
+	always := slices.DeleteFunc(Needs(), func(name string) bool { return slices.Contains(k.o.Accept, name) })
+	needs := slices.Concat(always, env.Requires)
 	if keep == agent.Pet {
 		needs = append(needs, sandbox.Persistent)
 	}
+	if len(env.Packages) > 0 {
+		needs = append(needs, sandbox.ImageContent)
+	}
 	slices.Sort(needs)
-	return p, sandbox.Admit(has, slices.Compact(needs))
+	err = sandbox.Admit(has, slices.Compact(needs))
+	if e := agent.AsError(err); err != nil && sandbox.Admit(has, always) != nil {
+		e.Hint = "every sandbox needs what is missing, unless who runs the server accepts that: skep serve --sandbox-accept NAME"
+		return nil, e
+	}
+	return p, err
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -249,8 +250,30 @@ func (e *engine) Log(_ context.Context, h sandbox.Handle, _ int64) ([]byte, erro
 func (e *engine) DeleteVolume(_ context.Context, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for h, b := range e.boxes {
+		if b.req.Volume == name {
+			return agent.Errorf(agent.Conflict, "box %s has the volume %s", h, name)
+		}
+	}
 	delete(e.volumes, name)
 	return nil
+}
+
+// of returns the boxes and the volumes of a sandbox.
+func (e *engine) of(id agent.SandboxID) (list []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for h, b := range e.boxes {
+		if b.req.ID == id {
+			list = append(list, string(h))
+		}
+	}
+	for name := range e.volumes {
+		if strings.HasPrefix(name, "skep-"+strings.ToLower(string(id))) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func (e *engine) ListVolumes(context.Context, string) (names []string, err error) {

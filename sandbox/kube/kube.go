@@ -2,43 +2,38 @@
 //
 // A pod is created with a scheduling gate, so that it is not run before it is started. It has no network by a NetworkPolicy, which is as good as the cluster's
 // network plugin; and it reaches the control plane by a socket of the node, so that boxes run on the node that the control plane runs on. What a cluster
-// cannot do for a box is said by Probe. Nothing is tried on a real cluster by the tests of this package: they have an API server of their own.
+// cannot do for a box is said by Probe. Nothing is tried on a real cluster by the tests: they have the one of package kubetest.
 package kube
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/sandbox"
 )
 
-// Options of a Provider. Within a cluster the zero value is the service account of the pod; its Node alone has to be given.
+// Options of a Provider.
 type Options struct {
-	Server    string // https://HOST:PORT
-	TokenFile string // of a bearer token; read for each request, for it changes
-	CAFile    string // PEM of who signed the certificate of the server
-	Namespace string
+	Cluster // Here unless its Server is given
 	// Node is the name of the node that this process runs on (the downward API has it as spec.nodeName). Boxes run there, for the sake of their sockets, whose
 	// folders must have the same paths on the node as here. Without it there are no boxes.
 	Node string
 	// StorageClass is of the volumes of pets; the cluster's default unless given.
 	StorageClass string
+	// Pull says when the node gets an image from its registry: Always, IfNotPresent or Never; IfNotPresent unless given.
+	Pull string
 }
-
-// account is where a pod finds its service account.
-const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 // Provider is a sandbox.Provider that can run programs in boxes, read logs and keep volumes.
 type Provider struct {
@@ -60,26 +55,20 @@ func New(o *Options) (*Provider, error) {
 	}
 	p := &Provider{o: *o}
 	if p.o.Server == "" {
-		host := os.Getenv("KUBERNETES_SERVICE_HOST")
-		if host == "" {
-			return nil, &agent.Error{
-				Kind: agent.Invalid, Msg: "kubernetes: this process is in no cluster, and no address of an API server is given", Hint: "give the address, the token and the authority of a cluster",
-			}
+		here, err := Here()
+		if err != nil {
+			return nil, err
 		}
-		p.o.Server = "https://" + net.JoinHostPort(host, cmp.Or(os.Getenv("KUBERNETES_SERVICE_PORT"), "443"))
-		p.o.TokenFile, p.o.CAFile = cmp.Or(o.TokenFile, account+"token"), cmp.Or(o.CAFile, account+"ca.crt")
-		if here, err := os.ReadFile(account + "namespace"); err == nil {
-			p.o.Namespace = cmp.Or(o.Namespace, strings.TrimSpace(string(here)))
-		}
+		here.Namespace = cmp.Or(o.Namespace, here.Namespace)
+		p.o.Cluster = here
 	}
-	p.o.Server, p.o.Namespace = strings.TrimRight(p.o.Server, "/"), cmp.Or(p.o.Namespace, "default")
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if p.o.CAFile != "" {
-		pem, err := os.ReadFile(p.o.CAFile)
-		config.RootCAs = x509.NewCertPool()
-		if err != nil || !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, &agent.Error{Kind: agent.Invalid, Msg: "kubernetes: there is no certificate in " + p.o.CAFile, Err: err, Hint: "it is the authority of the API server, as PEM"}
-		}
+	p.o.Server, p.o.Namespace, p.o.Pull = strings.TrimRight(p.o.Server, "/"), cmp.Or(p.o.Namespace, "default"), cmp.Or(p.o.Pull, "IfNotPresent")
+	if pulls := []string{"Always", "IfNotPresent", "Never"}; !slices.Contains(pulls, p.o.Pull) {
+		return nil, &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf("kubernetes: %q says not when to pull an image", p.o.Pull), Hint: "there are " + strings.Join(pulls, ", ")}
+	}
+	config, err := p.o.tls()
+	if err != nil {
+		return nil, err
 	}
 	p.http = &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: false, Proxy: http.ProxyFromEnvironment}}
 	return p, nil
@@ -148,12 +137,16 @@ func (p *Provider) call(ctx context.Context, what, method, path, contentType str
 
 func (p *Provider) header() (http.Header, error) {
 	h := http.Header{"Accept": {"application/json, */*"}}
+	token := p.o.Token
 	if p.o.TokenFile != "" {
-		token, err := os.ReadFile(p.o.TokenFile)
+		b, err := os.ReadFile(p.o.TokenFile)
 		if err != nil {
 			return nil, &agent.Error{Kind: agent.Invalid, Msg: "kubernetes: the token of the API server cannot be read", Err: err, Hint: "mount a service account into this pod"}
 		}
-		h.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		token = strings.TrimSpace(string(b))
+	}
+	if token != "" {
+		h.Set("Authorization", "Bearer "+token)
 	}
 	return h, nil
 }
@@ -184,29 +177,21 @@ func refused(what string, code int, answer []byte) error {
 		e.Kind = agent.Invalid
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.Kind = agent.Denied
-		e.Hint = "its service account must get, list, create, patch and delete pods and persistentvolumeclaims, create networkpolicies, get pods/log, and create pods/attach and pods/exec"
+		e.Hint = "its service account must get, list, create, patch and delete pods and persistentvolumeclaims, create networkpolicies, get pods/log, and get and create pods/attach and pods/exec"
 	}
 	return e
 }
 
-// Probe asks for the version, and whether pods may be listed.
+// Probe asks for the version, whether pods may be listed, and whether the namespace and the node are there, as far as the account may see that.
 func (p *Provider) Probe(ctx context.Context) agent.SandboxProvider {
 	out := agent.SandboxProvider{Name: p.Name(), Isolation: "container"}
-	var v struct{ GitVersion, Major, Minor string }
-	err := p.call(ctx, "ask the version", http.MethodGet, "/version", "", nil, &v)
-	if err == nil {
-		err = p.call(ctx, "list pods", http.MethodGet, p.pod("")+"?limit=1", "", nil, nil)
-	}
-	switch {
-	case err != nil:
+	if err := p.look(ctx, &out); err != nil {
 		out.Error = err.Error()
-	case p.o.Node == "":
-		out.Error = "kubernetes: no node is named: boxes run on the node that this server runs on, for the sake of their sockets"
 	}
-	out.Ready, out.Version = out.Error == "", v.GitVersion
+	out.Ready = out.Error == ""
 	for _, name := range sandbox.Capabilities() {
 		c := less[name]
-		if err != nil {
+		if out.Version == "" {
 			c = agent.Capability{Reason: "the API server does not answer"}
 		} else if name == sandbox.SocketMount && p.o.Node == "" {
 			c = agent.Capability{Reason: "no node is named that this server runs on"}
@@ -219,12 +204,71 @@ func (p *Provider) Probe(ctx context.Context) agent.SandboxProvider {
 	return out
 }
 
+// oldest is the minor version from which scheduling gates are for good.
+const oldest = 30
+
+// look fills in the version and the runtimes, and returns why there can be no boxes.
+func (p *Provider) look(ctx context.Context, out *agent.SandboxProvider) error {
+	var v struct{ GitVersion, Major, Minor string }
+	if err := p.call(ctx, "ask the version", http.MethodGet, "/version", "", nil, &v); err != nil {
+		return err
+	}
+	out.Version = v.GitVersion
+	if minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+")); err == nil && v.Major == "1" && minor < oldest {
+		return agent.Errorf(agent.Invalid, "kubernetes: the cluster has version %s, and 1.%d or newer is needed", v.GitVersion, oldest)
+	}
+	if err := p.call(ctx, "list pods", http.MethodGet, p.pod("")+"?limit=1", "", nil, nil); err != nil {
+		return err
+	}
+	if err := p.there(ctx, "namespace", p.o.Namespace); err != nil {
+		return err
+	}
+	if p.o.Node == "" {
+		return agent.Errorf(agent.Invalid, "kubernetes: no node is named: boxes run on the node that this server runs on, for the sake of their sockets")
+	}
+	if err := p.there(ctx, "node", p.o.Node); err != nil {
+		return err
+	}
+	var err error
+	if out.Runtimes, err = p.runtimes(ctx); agent.KindOf(err) == agent.Denied {
+		err = nil // then an environment can name none
+	}
+	return err
+}
+
+// there returns an error when there is no such namespace or node. Whoever may not look at them is not told.
+func (p *Provider) there(ctx context.Context, kind, name string) error {
+	err := p.call(ctx, "look at the "+kind+" "+name, http.MethodGet, "/api/v1/"+kind+"s/"+name, "", nil, nil)
+	switch agent.KindOf(err) {
+	case agent.NotFound:
+		return &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf("kubernetes: there is no %s %q", kind, name), Hint: "kubectl get " + kind + "s"}
+	case agent.Denied:
+		return nil
+	}
+	return err
+}
+
+// runtimes lists the RuntimeClasses of the cluster.
+func (p *Provider) runtimes(ctx context.Context) ([]string, error) {
+	var got struct {
+		Items []struct{ Metadata struct{ Name string } }
+	}
+	err := p.call(ctx, "list runtime classes", http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses", "", nil, &got)
+	var names []string
+	for _, c := range got.Items {
+		names = append(names, c.Metadata.Name)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
 // less is what is not enforced, and why.
 var less = map[string]agent.Capability{
 	sandbox.NoNetwork:    {Level: agent.CapabilityPartial, Reason: "a NetworkPolicy denies all, as far as the network plugin of the cluster heeds it; the node itself may be reached"},
 	sandbox.ReadOnlyRoot: {Level: agent.CapabilityPartial, Reason: "a box can write the termination log that its node keeps of it"},
 	sandbox.LimitPids:    {Reason: "only the node has a bound, podPidsLimit of its kubelet"},
 	sandbox.LimitVolume:  {Level: agent.CapabilityPartial, Reason: "as far as the storage class holds its volumes to their size"},
+	sandbox.ImageContent: {Reason: "what is in an image is not known before a pod of it runs"},
 	sandbox.CanPause:     {Reason: "a pod cannot be held"},
 	sandbox.CanSnapshot:  {Reason: "a pod cannot be made an image"},
 	sandbox.CanWarm:      {Reason: "a pod of a pool waits at a scheduling gate"},

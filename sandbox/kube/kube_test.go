@@ -3,11 +3,10 @@ package kube
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,33 +17,34 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/sandbox"
+	"github.com/skep-dev/skep/sandbox/dockertest"
+	"github.com/skep-dev/skep/sandbox/kube/kubetest"
+	"github.com/skep-dev/skep/sandbox/sandboxtest"
 )
 
-func setup(t *testing.T) (*server, *Provider) {
+func setup(t *testing.T) (*kubetest.Cluster, *Provider) {
 	t.Helper()
-	s, h := newServer(t)
-	dir := t.TempDir()
-	write := func(name string, b []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+	c := kubetest.New(t, "")
+	return c, provider(t, c)
+}
+
+func provider(t *testing.T, c *kubetest.Cluster) *Provider {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(kubetest.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	p, err := New(&Options{
-		Server: h.URL, TokenFile: write("token", []byte("secret\n")), Namespace: "boxes", Node: "this-node",
-		CAFile: write("ca", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})),
-	})
+	p, err := New(&Options{Cluster: Cluster{Server: c.URL, TokenFile: token, CA: c.CA, Namespace: kubetest.Namespace}, Node: kubetest.Node})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	return s, p
+	return p
 }
 
 func request() *sandbox.Request {
 	return &sandbox.Request{
-		Owner: "server-1", ID: agent.NewSandboxID(time.Now()), Generation: 1, Image: "registry.example/agents:1", Sockets: "/var/lib/skep/s", Driver: "/opt/driver",
+		Owner: "server-1", ID: agent.NewSandboxID(time.Now()), Generation: 1, Image: "registry.example/agents:1", Sockets: os.TempDir(), Driver: os.Args[0],
 		Size: agent.SandboxSize{Memory: 1 << 30, CPUs: 1.5, Pids: 100, Disk: 1 << 20}, Variables: map[string]string{"PRICE": "$(HOME)"},
 	}
 }
@@ -68,7 +68,7 @@ func kind(t *testing.T, what string, err error, want agent.Kind) {
 func TestLife(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		s, p := setup(t)
-		s.old = old
+		s.Old = old
 		r := request()
 		h, err := p.Create(t.Context(), r)
 		if err != nil {
@@ -82,14 +82,10 @@ func TestLife(t *testing.T) {
 		if err := p.Start(t.Context(), h, strings.NewReader(boot)); err != nil {
 			t.Fatal(err)
 		}
-		path := namespace + "pods/" + string(h)
-		s.mu.Lock()
-		if s.boot[path] != boot || s.closed[path] == old {
-			t.Errorf("old %v: %d bytes were given, and closed is %v", old, len(s.boot[path]), s.closed[path])
+		if got, closed := s.Boot(string(h)); got != boot || closed == old {
+			t.Errorf("old %v: %d bytes were given, and closed is %v", old, len(got), closed)
 		}
-		all, _ := json.Marshal(s.things)
-		s.mu.Unlock()
-		if strings.Contains(string(all), "boot boot") {
+		if strings.Contains(s.Everything(), "boot boot") {
 			t.Error("the cluster keeps the boot payload")
 		}
 		phase(t, p, h, sandbox.Running)
@@ -117,23 +113,23 @@ func TestPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := json.Marshal(s.things[namespace+"pods/"+string(h)]["spec"])
+	got := s.Thing(kubetest.PodPath(string(h)))
 	for _, want := range []string{
-		`"automountServiceAccountToken":false`, `"schedulingGates":[{"name":"dev.skep/start"}]`, `"kubernetes.io/hostname":"this-node"`, `"runtimeClassName":"gvisor"`,
+		`"automountServiceAccountToken":false`, `"schedulingGates":[{"name":"dev.skep/start"}]`, `"matchFields":[{"key":"metadata.name","operator":"In","values":["this-node"]}]`, `"imagePullPolicy":"IfNotPresent"`, `"runtimeClassName":"gvisor"`,
 		`"capabilities":{"drop":["ALL"]}`, `"readOnlyRootFilesystem":true`, `"allowPrivilegeEscalation":false`, `"runAsNonRoot":true`, `"runAsUser":1000`,
 		`"seccompProfile":{"type":"RuntimeDefault"}`, `"memory":"1073741824"`, `"cpu":"1500m"`, `"stdinOnce":true`, `"enableServiceLinks":false`, `"restartPolicy":"Never"`,
 		`"emptyDir":{"medium":"Memory","sizeLimit":"524288"}`, `"value":"$$(HOME)"`, `"mountPath":"/run/skep","name":"socket","readOnly":true`, `"dnsPolicy":"None"`,
 	} {
-		if !strings.Contains(string(got), want) {
+		if !strings.Contains(got, want) {
 			t.Errorf("the pod has no %s: %s", want, got)
 		}
 	}
 	for _, no := range []string{"hostNetwork", "hostPID", "privileged\":true"} {
-		if strings.Contains(string(got), no) {
+		if strings.Contains(got, no) {
 			t.Errorf("the pod has %s", no)
 		}
 	}
-	if s.things["/apis/networking.k8s.io/v1/namespaces/boxes/networkpolicies/"+policy] == nil {
+	if s.Thing("/apis/networking.k8s.io/v1/namespaces/boxes/networkpolicies/"+policy) == "null" {
 		t.Error("there is no network policy")
 	}
 }
@@ -152,9 +148,7 @@ func TestEnds(t *testing.T) {
 		if err := p.Start(t.Context(), h, strings.NewReader("boot")); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()
-		s.setState(namespace+"pods/"+string(h), "Failed", map[string]any{"terminated": map[string]any{"exitCode": tt.code, "reason": tt.reason, "finishedAt": "2026-01-02T03:04:05Z"}})
-		s.mu.Unlock()
+		s.End(string(h), tt.code, tt.reason)
 		if got := phase(t, p, h, sandbox.Exited); got.Code != tt.code || got.OOM != tt.oom {
 			t.Errorf("%+v: %+v", tt, got)
 		}
@@ -166,7 +160,7 @@ func TestCannotStart(t *testing.T) {
 		"ErrImagePull": agent.NotFound, "ImagePullBackOff": agent.NotFound, "InvalidImageName": agent.Invalid, "CreateContainerError": agent.Invalid,
 	} {
 		s, p := setup(t)
-		s.waiting = reason
+		s.Waiting = reason
 		h, err := p.Create(t.Context(), request())
 		if err != nil {
 			t.Fatal(err)
@@ -176,7 +170,7 @@ func TestCannotStart(t *testing.T) {
 	}
 
 	s, p := setup(t)
-	s.waiting = "ContainerCreating"
+	s.Waiting = "ContainerCreating"
 	h, err := p.Create(t.Context(), request())
 	if err != nil {
 		t.Fatal(err)
@@ -243,14 +237,21 @@ func TestPet(t *testing.T) {
 	if got, err := p.ListVolumes(t.Context(), r.Owner); err != nil || !slices.Equal(got, []string{"pet-1"}) {
 		t.Errorf("volumes: %v, %v", got, err)
 	}
-	spec, _ := json.Marshal(s.things[namespace+"pods/"+string(r.Handle())]["spec"])
-	if !strings.Contains(string(spec), `"claimName":"pet-1"`) {
+	spec := s.Thing(kubetest.PodPath(string(r.Handle())))
+	if !strings.Contains(spec, `"claimName":"pet-1"`) {
 		t.Errorf("the pod has no claim: %s", spec)
 	}
 	theirs := request()
 	theirs.Owner, theirs.Volume = "server-2", "pet-1"
 	_, err := p.Create(t.Context(), theirs)
 	kind(t, "a volume of another", err, agent.Conflict)
+	kind(t, "a volume that boxes have", p.DeleteVolume(t.Context(), "pet-1"), agent.Conflict)
+	for _, generation := range []int64{1, 2} {
+		r.Generation = generation
+		if err := p.Delete(t.Context(), r.Handle()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 2 {
 		if err := p.DeleteVolume(t.Context(), "pet-1"); err != nil {
 			t.Error(err)
@@ -275,7 +276,7 @@ func TestExecAndLog(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	_, p := setup(t)
+	c, p := setup(t)
 	got := p.Probe(t.Context())
 	var names []string
 	for _, c := range got.Capabilities {
@@ -284,14 +285,36 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s is %s, and nothing says why", c.Name, c.Level)
 		}
 	}
-	if !got.Ready || got.Version != "v1.33.1" || !slices.Equal(names, sandbox.Capabilities()) {
+	if !got.Ready || got.Version != "v1.33.1" || !slices.Equal(got.Runtimes, []string{kubetest.Runtime}) || !slices.Equal(names, sandbox.Capabilities()) {
 		t.Errorf("probe: %+v", got)
 	}
+	if c.Minor = 29; p.Probe(t.Context()).Ready || !strings.Contains(p.Probe(t.Context()).Error, "version v1.29.1, and 1.30 or newer") {
+		t.Errorf("an old cluster: %+v", p.Probe(t.Context()))
+	}
+	c.Minor = 0
+	for _, wrong := range []func(*Options) *string{func(o *Options) *string { return &o.Node }, func(o *Options) *string { return &o.Namespace }} {
+		was := *wrong(&p.o)
+		*wrong(&p.o) = "elsewhere"
+		if got := p.Probe(t.Context()); got.Ready || !strings.Contains(got.Error, `"elsewhere"`) {
+			t.Errorf("what is not there: %+v", got)
+		}
+		*wrong(&p.o) = was
+	}
+	r := request()
+	r.Runtime = "runsc"
+	_, err := p.Create(t.Context(), r)
+	if kind(t, "a runtime that is not there", err, agent.Invalid); !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), `no runtime "runsc"; it has gvisor`) {
+		t.Errorf("a runtime that is not there: %v", err)
+	}
+	r = request()
+	r.Driver += ".gone"
+	_, err = p.Create(t.Context(), r)
+	kind(t, "a driver that is not there", err, agent.Invalid)
 	p.o.Node = ""
 	if got := p.Probe(t.Context()); got.Ready || sandbox.Admit(got, []string{sandbox.SocketMount}) == nil {
 		t.Errorf("without a node: %+v", got)
 	}
-	_, err := p.Create(t.Context(), request())
+	_, err = p.Create(t.Context(), request())
 	kind(t, "without a node", err, agent.Invalid)
 	if !errors.Is(err, sandbox.ErrUnavailable) {
 		t.Errorf("without a node: %v", err)
@@ -313,8 +336,9 @@ func TestNoServer(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	_, err := New(nil)
 	kind(t, "no cluster", err, agent.Invalid)
-	_, h := newServer(t)
-	p, err := New(&Options{Server: h.URL}) // whose authority is not known
+	h := httptest.NewTLSServer(http.NotFoundHandler())
+	defer h.Close()
+	p, err := New(&Options{Cluster: Cluster{Server: h.URL}}) // whose authority is not known
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,4 +350,16 @@ func TestNoServer(t *testing.T) {
 	for code, want := range map[int]agent.Kind{http.StatusTooManyRequests: agent.Unavailable, 500: agent.Unavailable, 403: agent.Denied, 422: agent.Invalid} {
 		kind(t, http.StatusText(code), refused("x", code, nil), want)
 	}
+}
+
+// TestKubernetes has the suite of all providers, with a node that runs pods in Docker.
+func TestKubernetes(t *testing.T) {
+	host := dockertest.Host(t)
+	c := kubetest.New(t, host)
+	sandboxtest.Run(t, sandboxtest.Options{
+		New:   func(t *testing.T) sandbox.Provider { return provider(t, c) },
+		Image: dockertest.Image(t, host), Driver: dockertest.Static(t, "github.com/skep-dev/skep/sandbox/sandboxtest/box"),
+		Tell: func(_ *testing.T, h sandbox.Handle) string { return c.Thing(kubetest.PodPath(string(h))) },
+		Gone: true,
+	})
 }

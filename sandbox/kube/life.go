@@ -1,14 +1,17 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -32,8 +35,14 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 	if p.o.Node == "" {
 		return "", &agent.Error{
 			Kind: agent.Invalid, Msg: agent.SandboxUnavailable + ": kubernetes has no node for boxes: " + sandbox.SocketMount + " is none", Err: sandbox.ErrUnavailable,
-			Hint: "say which node this server runs on",
+			Hint: "say which node this server runs on: skep serve --sandbox-node NAME",
 		}
+	}
+	if err := checkFiles(r); err != nil {
+		return "", err
+	}
+	if err := p.checkRuntime(ctx, r.Runtime); err != nil {
+		return "", err
 	}
 	policies := p.path("/apis/networking.k8s.io/v1", "networkpolicies", "")
 	if err := p.call(ctx, "make the network policy of boxes", http.MethodPost, policies, jsonType, policyOf(), nil); err != nil && agent.KindOf(err) != agent.Exists {
@@ -44,7 +53,7 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 			return "", err
 		}
 	}
-	err = p.call(ctx, "make a box", http.MethodPost, p.pod(""), jsonType, podOf(r, p.o.Node, labels), nil)
+	err = p.call(ctx, "make a box", http.MethodPost, p.pod(""), jsonType, podOf(r, &p.o, labels), nil)
 	if agent.KindOf(err) != agent.Exists {
 		return h, err
 	}
@@ -61,6 +70,37 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 		}
 	}
 	return h, nil
+}
+
+// checkFiles refuses what is not there. A node would wait for it for ever, and has what this process has by the same paths.
+func checkFiles(r *sandbox.Request) error {
+	for _, path := range []string{r.Sockets, r.Driver} {
+		if _, err := os.Stat(path); err != nil {
+			return &agent.Error{
+				Kind: agent.Invalid, Msg: fmt.Sprintf("kubernetes: %s, which is to be mounted into the box, is not there", path), Err: err,
+				Hint: "was the folder of the server moved? In a pod, it is mounted from the node by the same path",
+			}
+		}
+	}
+	return nil
+}
+
+// checkRuntime refuses a runtime that the cluster has no class of, as far as the account may see that.
+func (p *Provider) checkRuntime(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	has, err := p.runtimes(ctx)
+	if err != nil || slices.Contains(has, name) {
+		if agent.KindOf(err) == agent.Denied {
+			return nil
+		}
+		return err
+	}
+	return &agent.Error{
+		Kind: agent.Invalid, Err: sandbox.ErrUnavailable, Hint: "kubectl get runtimeclasses",
+		Msg: fmt.Sprintf("%s: kubernetes has no runtime %q; it has %s", agent.SandboxUnavailable, name, cmp.Or(strings.Join(has, ", "), "its own alone")),
+	}
 }
 
 func (p *Provider) get(ctx context.Context, h sandbox.Handle) (*pod, error) {
@@ -207,8 +247,17 @@ func (p *Provider) ensureClaim(ctx context.Context, r *sandbox.Request) error {
 	return nil
 }
 
-// DeleteVolume deletes what was kept of a pet. Kubernetes does so when no box has it any more.
+// DeleteVolume deletes what was kept of a pet. One that a box has is a Conflict: Kubernetes would wait for the box, and let no other have it.
 func (p *Provider) DeleteVolume(ctx context.Context, name string) error {
+	var boxes struct{ Items []pod }
+	if err := p.call(ctx, "list boxes", http.MethodGet, p.pod("")+"?labelSelector="+sandbox.OwnerLabel, "", nil, &boxes); err != nil {
+		return err
+	}
+	for _, b := range boxes.Items {
+		if b.has(name) {
+			return &agent.Error{Kind: agent.Conflict, Msg: fmt.Sprintf("kubernetes: the box %s has the volume %s", b.Metadata.Name, name), Hint: "delete the box first"}
+		}
+	}
 	err := p.call(ctx, "delete the volume "+name, http.MethodDelete, p.claim(name), "", nil, nil)
 	if agent.KindOf(err) == agent.NotFound {
 		return nil

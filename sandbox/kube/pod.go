@@ -29,6 +29,9 @@ type pod struct {
 	}
 	Spec struct {
 		SchedulingGates []struct{ Name string }
+		Volumes         []struct {
+			PersistentVolumeClaim struct{ ClaimName string }
+		}
 	}
 	Status struct {
 		Phase             string // Pending, Running, Succeeded, Failed, Unknown
@@ -96,6 +99,16 @@ func (p *pod) running() (bool, error) {
 	return c.Running != nil, nil
 }
 
+// has reports whether a pod has a claim.
+func (p *pod) has(claim string) bool {
+	for _, v := range p.Spec.Volumes {
+		if v.PersistentVolumeClaim.ClaimName == claim {
+			return true
+		}
+	}
+	return false
+}
+
 // why is what the cluster says of a pod that does not start.
 func (p *pod) why() string {
 	for _, c := range p.Status.Conditions {
@@ -119,8 +132,8 @@ func labelsOf(r *sandbox.Request) (map[string]string, error) {
 	return labels, nil
 }
 
-// podOf is the pod of r on node.
-func podOf(r *sandbox.Request, node string, labels map[string]string) object {
+// podOf is the pod of r on the node of o.
+func podOf(r *sandbox.Request, o *Options, labels map[string]string) object {
 	memory := func(bytes int64) object {
 		return object{"emptyDir": object{"medium": "Memory", "sizeLimit": fmt.Sprint(bytes)}}
 	}
@@ -145,14 +158,16 @@ func podOf(r *sandbox.Request, node string, labels map[string]string) object {
 	}
 	spec := object{
 		"restartPolicy": "Never", "automountServiceAccountToken": false, "enableServiceLinks": false, "hostname": "box",
-		"schedulingGates": []object{{"name": gate}}, "nodeSelector": object{"kubernetes.io/hostname": node},
+		"schedulingGates": []object{{"name": gate}}, "affinity": object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": []object{
+			{"matchFields": []object{{"key": "metadata.name", "operator": "In", "values": []string{o.Node}}}},
+		}}}},
 		"dnsPolicy": "None", "dnsConfig": object{"nameservers": []string{"127.0.0.1"}}, // nobody answers there
 		"securityContext": object{
 			"runAsNonRoot": true, "runAsUser": sandbox.UserID, "runAsGroup": sandbox.UserID, "fsGroup": sandbox.UserID, "seccompProfile": object{"type": "RuntimeDefault"},
 		},
 		"volumes": volumes,
 		"containers": []object{{
-			"name": container, "image": r.Image, "imagePullPolicy": "IfNotPresent", "command": []string{sandbox.Driver}, "args": r.Args, "workingDir": sandbox.Workspace,
+			"name": container, "image": r.Image, "imagePullPolicy": o.Pull, "command": []string{sandbox.Driver}, "args": r.Args, "workingDir": sandbox.Workspace,
 			"stdin": true, "stdinOnce": true, "env": environ(r.Variables), "volumeMounts": mounts,
 			"securityContext": object{
 				"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": false, "capabilities": object{"drop": []string{"ALL"}},

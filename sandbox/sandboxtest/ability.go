@@ -69,7 +69,7 @@ func testExec(t *testing.T, s *suite) {
 		t.Fatal(tell(err))
 	}
 	_, err = x.Exec(t.Context(), b.h, []string{sandbox.Driver, "hello"}, &out, &errOut)
-	if e := agent.AsError(err); e == nil || e.Kind != agent.Conflict {
+	if e := agent.AsError(err); e == nil || e.Kind != agent.Conflict && (!s.o.Gone || e.Kind != agent.NotFound) {
 		t.Errorf("exec in a box that has exited: %v", tell(err))
 	}
 }

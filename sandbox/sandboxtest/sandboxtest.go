@@ -32,6 +32,8 @@ type Options struct {
 	// Lacks names what is not as elsewhere here: facts of /proc/self/status that this kind of isolation has no word for, OOM of a State, and what a box can do
 	// as its helper gain says it, because it does not do it to the host.
 	Lacks []string
+	// Gone says that a box which is stopped is absent, and that an image is looked for when a box starts.
+	Gone bool
 	// Whole says that a bound of memory or processes ends the whole box, not what went over it.
 	Whole bool
 }
@@ -55,6 +57,7 @@ func Run(t *testing.T, o Options) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // most of a test is waiting for an installation
 			p := o.New(t)
 			t.Cleanup(func() { p.Close() })
 			tt.test(t, &suite{o: o, p: p, owner: "test-" + strings.ToLower(rand.Text()[:10])})
@@ -255,6 +258,14 @@ func (s *suite) until(t *testing.T, h sandbox.Handle, want sandbox.Phase) sandbo
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// stopped is the phase of a box that was stopped. It has an exit status unless it is Absent.
+func (s *suite) stopped() sandbox.Phase {
+	if s.o.Gone {
+		return sandbox.Absent
+	}
+	return sandbox.Exited
 }
 
 func (s *suite) phase(t *testing.T, h sandbox.Handle, want sandbox.Phase) {

@@ -41,7 +41,7 @@
 //   - Time and crypto/rand are the host's, and Rand is made of them: they repeat. Time stands still between calls of the host.
 //   - The order in which range visits a map, the top-level functions of math/rand, and which of several ready channels a select takes
 //     come from numbers that were drawn when the program was initialised. The server has the program draw the same ones each time, so
-//     they repeat in another process, too, as long as its data directory is the same (image.seed in it). A replay elsewhere, as by
+//     they repeat in another process, too, as long as its store is the same, or a backup of it. A replay elsewhere, as by
 //     Fake.Replay, sees other orders: sort the keys before calls to the host follow them, where that matters.
 //   - Goroutines must not race for calls to the host. Batch makes many at once, and is one entry of the journal.
 //   - Package variables are as they were after init in each life. What has to last is in Storage.

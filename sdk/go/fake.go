@@ -47,6 +47,8 @@ type Fake struct {
 	Model  func(ModelAsk) (*ModelAnswer, error)
 	Models []string
 
+	Sandbox *FakeSandbox // nil: the agent has none
+
 	Files  map[string]FakeFile          // of the session, by path. It is replaced when a file is written
 	Skills map[string]map[string]string // by name and path: texts
 
@@ -201,6 +203,8 @@ func (f *Fake) answer(name string, in []byte) (abi.Status, []byte) {
 	switch family, _, _ := strings.Cut(name, "."); family {
 	case "tool", "file", "skill":
 		return f.tool(name, in)
+	case "sandbox":
+		return f.sandbox(name, in)
 	case "model":
 		return f.model(name, in)
 	}

@@ -36,6 +36,8 @@ export interface Sandbox {
   readonly keep: "cattle" | "pet";
   /** Grows when the processes of one that is kept have begun anew. */
   readonly generation: number;
+  /** Of one that is kept: another number when its files have begun anew, but for the folders `memory` and `sessions` of the workspace. */
+  readonly kept?: number;
   /** The command-line agent that the agent's record names. */
   readonly cli?: string;
   /** The path of the workspace. */
@@ -64,7 +66,10 @@ export interface Sandbox {
 
   /** Brings in what to work on: a URL, or a tar among the files of the session. Without either it is what is in the workspace. */
   repo(from?: string | SandboxRepo): Promise<{ commit: string; branch?: string; files: number }>;
-  /** Keeps what was changed since as a patch among the files of the session, or with `commit` a commit in a bundle of git. */
+  /**
+   * Keeps what was changed since as a patch among the files of the session, or with `commit` a commit in a bundle of git; and beside it, in `usage`, what the
+   * run has used until then.
+   */
   diff(options?: { base?: string; commit?: string; branch?: string; author?: string }): Promise<SandboxDiff>;
 
   /**
@@ -157,6 +162,8 @@ export interface SandboxDiff {
   /** Path among the files of the session; not there when nothing was changed. */
   patch?: string;
   bundle?: string;
+  /** Path of a file of JSON: calls, tokens and cost by model, as the ledger has them, and how long the run has had its sandbox. */
+  usage?: string;
   bytes: number;
   /** How many files were changed; `changed` has as many of them as fit. */
   files: number;
@@ -175,7 +182,7 @@ export interface SandboxChange {
 /** What a turn begins with. The agent's record says the rest. */
 export interface SandboxPrompt {
   model?: string;
-  /** A session of the CLI's to go on with. */
+  /** A session of the CLI's to go on with; a new one unless given. */
   resume?: string;
   dir?: string;
   /** Paths of images to show it. */

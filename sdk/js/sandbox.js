@@ -75,6 +75,7 @@ export function makeSandbox(query, permit) {
       this.provider = b.provider;
       this.keep = b.keep;
       this.generation = b.generation;
+      this.kept = b.kept;
       this.cli = b.cli;
       this.workspace = b.workspace;
       Object.freeze(this);

@@ -117,6 +117,10 @@ func TestRestore(t *testing.T) {
 	for _, from := range []engine.Kind{engine.Badger, engine.Pebble} {
 		s, done := open(t, t.TempDir(), from)
 		fill(t, s, 6000)
+		seed, err := s.ImageSeed(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		file, sum := write(t, s)
 		want := records(t, s)
 		done()
@@ -143,6 +147,9 @@ func TestRestore(t *testing.T) {
 				}
 				if !s.WasClosed() {
 					t.Error("the restored store was not closed")
+				}
+				if got, err := s.ImageSeed(t.Context(), nil); err != nil || !bytes.Equal(got, seed) {
+					t.Errorf("the seed of images is another: %v", err)
 				}
 				if _, err := s.Blob(t.Context(), agent.DigestOf([]byte("an orphan"))); agent.KindOf(err) != agent.NotFound {
 					t.Errorf("a blob that nothing names: %v", err)

@@ -60,6 +60,18 @@ func (l *Ledger) Begin(e agent.UsageEvent) error {
 	return nil
 }
 
+// Open returns how many calls of models are under way for a run, or have ended and could not be written down yet.
+func (l *Ledger) Open(run agent.RunID) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.open {
+		if c.event.Run == run {
+			n++
+		}
+	}
+	return n
+}
+
 // ended takes note of an event that was written, or that could not be: then it is written as soon as there is room. The caller holds mu.
 func (l *Ledger) ended(e *agent.UsageEvent, err error) {
 	if e.Model == nil {

@@ -18,10 +18,13 @@ const (
 	exchangeBytes = 64 << 10         // of its answer
 )
 
-// ask makes one request for a token and returns the answer. What is in the cleaner is in none of its errors.
-func (i *Injector) ask(ctx context.Context, o *opened, r *http.Request, clean *scrub.Scrubber) (status int, body []byte, err error) {
+// ask makes one request for a token, once that is written down, and returns the answer. What is in the cleaner is in none of its errors.
+func (i *Injector) ask(ctx context.Context, use Use, o *opened, r *http.Request, clean *scrub.Scrubber) (status int, body []byte, err error) {
 	if i.exchange == nil {
 		return 0, nil, o.failed("is not set up here", "", nil)
+	}
+	if err := use.audit(ctx, o.Secret, r.Method, r.URL.Host, r.URL.EscapedPath(), agent.PlaceExchange); err != nil {
+		return 0, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
 	defer cancel()

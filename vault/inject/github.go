@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/vault/scrub"
 )
 
@@ -43,7 +42,7 @@ type githubFields struct {
 }
 
 // openGitHub gets an installation token of a GitHub App.
-func (i *Injector) openGitHub(ctx context.Context, app agent.App, o *opened) error {
+func (i *Injector) openGitHub(ctx context.Context, use Use, o *opened) error {
 	var f githubFields
 	if err := decode(o, &f); err != nil {
 		return err
@@ -58,14 +57,14 @@ func (i *Injector) openGitHub(ctx context.Context, app agent.App, o *opened) err
 	if err != nil {
 		return err
 	}
-	t, err := i.tokens.get(ctx, tokenKey{app, o.Secret.Name}, string(o.Value), func(ctx context.Context) (token, error) {
-		return i.installationToken(ctx, o, u, f)
+	t, err := i.tokens.get(ctx, tokenKey{use.App, o.Secret.Name}, string(o.Value), func(ctx context.Context) (token, error) {
+		return i.installationToken(ctx, use, o, u, f)
 	})
 	o.scheme, o.text, o.cleaner = "Bearer", t.text, t.cleaner
 	return err
 }
 
-func (i *Injector) installationToken(ctx context.Context, o *opened, u *url.URL, f githubFields) (token, error) {
+func (i *Injector) installationToken(ctx context.Context, use Use, o *opened, u *url.URL, f githubFields) (token, error) {
 	key := parseRSA(f.PrivateKey)
 	if key == nil {
 		return token{}, o.broken("has a private_key that is not an RSA key in PEM, of at least 2048 bits")
@@ -91,7 +90,7 @@ func (i *Injector) installationToken(ctx context.Context, o *opened, u *url.URL,
 	r.Header.Set("Authorization", "Bearer "+jwt)
 	r.Header.Set("Accept", "application/vnd.github+json")
 	r.Header.Set("User-Agent", "skep")
-	status, body, err := i.ask(ctx, o, r, clean)
+	status, body, err := i.ask(ctx, use, o, r, clean)
 	if err != nil {
 		return token{}, err
 	}

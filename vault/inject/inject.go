@@ -92,7 +92,7 @@ func (i *Injector) Sign(ctx context.Context, use Use, r *http.Request, target ag
 	all := make([]*scrub.Scrubber, 0, len(secrets))
 	var signer *awsKey
 	for _, s := range secrets {
-		if err := i.open(ctx, use.App, s); err != nil {
+		if err := i.open(ctx, use, s); err != nil {
 			return nil, err
 		}
 		if s.aws != nil {
@@ -181,15 +181,22 @@ func audit(ctx context.Context, use Use, slots []*slot, secrets map[string]*open
 				continue
 			}
 			done[at{name, s.place}] = true
-			err := use.Audit(ctx, agent.SecretUse{
-				Secret: name, Version: secrets[name].Secret.Version, Method: target.Method,
-				Host: strings.TrimPrefix(target.Origin(), target.Scheme+"://"), Path: clip(target.Path),
-				Place: s.place.String(), Agent: use.Agent, Run: use.Run,
-			})
-			if err != nil {
-				return agent.Wrap(agent.Unavailable, err, "the use of the secret "+quote(name)+" could not be written down, so it was not used")
+			host := strings.TrimPrefix(target.Origin(), target.Scheme+"://")
+			if err := use.audit(ctx, secrets[name].Secret, target.Method, host, target.Path, s.place.String()); err != nil {
+				return err
 			}
 		}
+	}
+	return nil
+}
+
+// audit writes down that a secret is about to be sent.
+func (u Use) audit(ctx context.Context, s agent.Secret, method, host, path, place string) error {
+	err := u.Audit(ctx, agent.SecretUse{
+		Secret: s.Name, Version: s.Version, Method: method, Host: host, Path: clip(path), Place: place, Agent: u.Agent, Run: u.Run,
+	})
+	if err != nil {
+		return agent.Wrap(agent.Unavailable, err, "the use of the secret "+quote(s.Name)+" could not be written down, so it was not used")
 	}
 	return nil
 }

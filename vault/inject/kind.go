@@ -13,20 +13,20 @@ import (
 )
 
 // open makes of a secret what goes into a request.
-func (i *Injector) open(ctx context.Context, app agent.App, o *opened) error {
+func (i *Injector) open(ctx context.Context, use Use, o *opened) error {
 	switch o.Secret.Kind {
 	case agent.SecretValue:
 		o.text = string(o.Value)
-		o.cleaner = i.cleaners.of(app, o, o.Value)
+		o.cleaner = i.cleaners.of(use.App, o, o.Value)
 		return nil
 	case agent.SecretBasic:
-		return i.openBasic(app, o)
+		return i.openBasic(use.App, o)
 	case agent.SecretAWS:
-		return i.openAWS(app, o)
+		return i.openAWS(use.App, o)
 	case agent.SecretGitHub:
-		return i.openGitHub(ctx, app, o)
+		return i.openGitHub(ctx, use, o)
 	case agent.SecretOAuth:
-		return i.openOAuth(ctx, app, o)
+		return i.openOAuth(ctx, use, o)
 	}
 	return agent.Errorf(agent.Internal, "a secret of kind %s", o.Secret.Kind)
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/vault/scrub"
 )
 
@@ -25,7 +24,7 @@ type oauthFields struct {
 }
 
 // openOAuth gets an access token by client credentials (RFC 6749, section 4.4).
-func (i *Injector) openOAuth(ctx context.Context, app agent.App, o *opened) error {
+func (i *Injector) openOAuth(ctx context.Context, use Use, o *opened) error {
 	var f oauthFields
 	if err := decode(o, &f); err != nil {
 		return err
@@ -37,8 +36,8 @@ func (i *Injector) openOAuth(ctx context.Context, app agent.App, o *opened) erro
 	if err != nil {
 		return err
 	}
-	t, err := i.tokens.get(ctx, tokenKey{app, o.Secret.Name}, string(o.Value), func(ctx context.Context) (token, error) {
-		return i.clientCredentials(ctx, o, u, f)
+	t, err := i.tokens.get(ctx, tokenKey{use.App, o.Secret.Name}, string(o.Value), func(ctx context.Context) (token, error) {
+		return i.clientCredentials(ctx, use, o, u, f)
 	})
 	o.scheme, o.text, o.cleaner = "Bearer", t.text, t.cleaner
 	return err
@@ -46,7 +45,7 @@ func (i *Injector) openOAuth(ctx context.Context, app agent.App, o *opened) erro
 
 // clientCredentials asks with the client's name and secret in the header (section 2.3.1), and in the body of a second request
 // where the server does not take them so.
-func (i *Injector) clientCredentials(ctx context.Context, o *opened, u *url.URL, f oauthFields) (token, error) {
+func (i *Injector) clientCredentials(ctx context.Context, use Use, o *opened, u *url.URL, f oauthFields) (token, error) {
 	form := url.Values{"grant_type": {"client_credentials"}}
 	if f.Scope != "" {
 		form.Set("scope", f.Scope)
@@ -67,7 +66,7 @@ func (i *Injector) clientCredentials(ctx context.Context, o *opened, u *url.URL,
 		if basic {
 			r.SetBasicAuth(user, pass)
 		}
-		return i.ask(ctx, o, r, clean)
+		return i.ask(ctx, use, o, r, clean)
 	}
 	now := time.Now()
 	status, body, err := post(true)

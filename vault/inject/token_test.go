@@ -22,6 +22,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/vault/scrub"
 )
@@ -83,6 +85,39 @@ func TestOAuth(t *testing.T) {
 				t.Errorf("asked %d times, want %d", asked.Load(), want)
 			}
 		})
+	}
+}
+
+// An exchange is a use of the secret, too, which is written down before it leaves.
+func TestExchangeIsAudited(t *testing.T) {
+	var asked int
+	i := New(oauthVault(t, "https://id.example.com:8443/o/token"), &Options{Exchange: doerFunc(func(*http.Request) (*http.Response, error) {
+		asked++
+		return answer(200, `{"access_token":"tok-5521-abc","expires_in":3600}`), nil
+	})})
+	mute := &user{mute: errors.New("disk full")}
+	r, target := ask{header: header("Authorization", "{{secret:oauth}}")}.request(t)
+	_, err := i.Sign(t.Context(), Use{App: agent.DefaultApp, Agent: "helper", Allow: mute.use().Allow, Audit: func(ctx context.Context, s agent.SecretUse) error {
+		if s.Place != agent.PlaceExchange {
+			return nil
+		}
+		return mute.use().Audit(ctx, s)
+	}}, r, target)
+	if wantError(t, err, agent.Unavailable, "could not be written down"); asked != 0 {
+		t.Error("the secret left, unwritten")
+	}
+	i = New(i.source, &Options{Exchange: i.exchange})
+	u := new(user)
+	for range 2 { // the second has the token
+		r, target := ask{header: header("Authorization", "{{secret:oauth}}")}.request(t)
+		if _, err := i.Sign(t.Context(), u.use(), r, target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api := agent.SecretUse{Secret: "oauth", Version: 3, Method: "GET", Host: "api.example.com", Path: "/v1", Place: "header:authorization", Agent: "helper", Run: "run1"}
+	id := agent.SecretUse{Secret: "oauth", Version: 3, Method: "POST", Host: "id.example.com:8443", Path: "/o/token", Place: "exchange", Agent: "helper", Run: "run1"}
+	if d := cmp.Diff([]agent.SecretUse{api, id, api}, u.audits); d != "" {
+		t.Error(d)
 	}
 }
 

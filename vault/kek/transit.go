@@ -136,7 +136,7 @@ func refused(host string, status int, why string) error {
 	err := fmt.Errorf("HTTP %d: %.300s", status, why)
 	switch {
 	case status == http.StatusForbidden || status == http.StatusUnauthorized:
-		return agent.Wrap(agent.Denied, err, "vault key: "+host+" refused")
+		return &agent.Error{Kind: agent.Denied, Msg: "vault key: " + host + " refused", Err: err, Hint: "see that the credentials for it are right, and may use that key"}
 	case status == http.StatusTooManyRequests || status >= 500 || status/100 == 3:
 		return agent.Wrap(agent.Unavailable, err, "vault key: "+host+" cannot serve")
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
@@ -15,9 +16,9 @@ import (
 // keyVar is the variable that has the key of the gateway.
 const keyVar = "SKEP_MODEL_KEY"
 
-// abilities of agents that say no more than the protocol does.
+// abilities of agents that say no more than the protocol does. OpenCode and the Gemini CLI have tools for plans, and do not tell of them by it.
 var abilities = []string{
-	backend.Asks, backend.Interrupts, backend.Resumes, backend.Streams, backend.Thinks, backend.Plans, backend.Counts, backend.Questions, backend.Diffs,
+	backend.Asks, backend.Interrupts, backend.Resumes, backend.Streams, backend.Thinks, backend.Counts, backend.Questions, backend.Diffs, backend.Images,
 }
 
 // OpenCode returns the backend of OpenCode.
@@ -39,7 +40,7 @@ func Gemini() *Backend {
 // Any returns the backend of agents that are named by their command.
 func Any() *Backend {
 	return &Backend{command: anyAgent, spec: backend.Spec{
-		Name: "acp", Title: "The agent", Protocol: "ACP 1", Abilities: abilities,
+		Name: "acp", Title: "The agent", Protocol: "ACP 1", Abilities: append(slices.Clone(abilities), backend.Plans),
 		Models: []string{agent.ChatProtocol.String(), agent.ResponseProtocol.String(), agent.MessageProtocol.String(), agent.GeminiProtocol.String()},
 	}}
 }
@@ -62,7 +63,7 @@ func openCode(p *driver.Prompt, env *backend.Env, all bool) (*backend.Command, e
 			}
 		}
 	}
-	model := map[string]any{"name": p.Model, "tool_call": true, "attachment": true, "limit": map[string]any{"context": 200_000, "output": 16_000}}
+	model := map[string]any{"name": p.Model, "tool_call": true, "attachment": true, "modalities": map[string]any{"input": []string{"text", "image"}, "output": []string{"text"}}, "limit": map[string]any{"context": 200_000, "output": 16_000}}
 	config, err := json.Marshal(map[string]any{
 		"autoupdate": false, "share": "disabled", "model": "skep/" + p.Model, "small_model": "skep/" + p.Model, "enabled_providers": []string{"skep"},
 		"provider": map[string]any{"skep": map[string]any{

@@ -77,21 +77,34 @@ func set(object map[string]any, path []string, value any) {
 // geminiMinute is the time in the name of a file of a session.
 const geminiMinute = "2006-01-02T15-04"
 
-// geminiAside gives the file of a session an older name, when it is of this minute or the one before. The CLI names a session's file by the minute and the
-// first 8 characters of its id, and begins a new one before it reads the old: one that was begun in the same minute is lost.
+// geminiAside leaves of the files of a session the one in which it was said most, under a name that is no file's of now. The CLI names a session's file by the
+// minute and the first 8 characters of its id, and begins a new one before it reads the old: one that was begun in the same minute is lost. What it has begun
+// stays beside the one that it then goes on with, and at the next load it is taken for the session, though there is nothing in it.
 func geminiAside(home, id string, now time.Time) error {
 	if len(id) < 8 || strings.ContainsAny(id, `/*?[]\`) {
 		return nil
 	}
-	for _, minute := range []time.Time{now.UTC(), now.UTC().Add(-time.Minute), now.UTC().Add(time.Minute)} {
-		list, err := filepath.Glob(filepath.Join(home, "tmp", "*", "chats", "session-"+minute.Format(geminiMinute)+"-"+id[:8]+".json*"))
-		if err != nil {
+	list, err := filepath.Glob(filepath.Join(home, "tmp", "*", "chats", "session-*-"+id[:8]+".json*"))
+	if err != nil {
+		return err
+	}
+	kept, most := "", int64(-1)
+	for _, path := range list {
+		if st, err := os.Stat(path); err == nil && st.Size() > most {
+			kept, most = path, st.Size()
+		}
+	}
+	for _, path := range list {
+		if path == kept {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
 			return err
 		}
-		for _, path := range list {
-			if err := os.Rename(path, olderName(path, id, minute)); err != nil {
-				return err
-			}
+	}
+	for _, minute := range []time.Time{now.UTC(), now.UTC().Add(-time.Minute), now.UTC().Add(time.Minute)} {
+		if strings.HasPrefix(filepath.Base(kept), "session-"+minute.Format(geminiMinute)) {
+			return os.Rename(kept, olderName(kept, id, minute))
 		}
 	}
 	return nil

@@ -27,7 +27,6 @@ type Matrix struct {
 	Run   func(command string) script.Call    // calls its shell, if it has one
 
 	EditAs    string        // action under which it asks about Edit; driver.ActionEdit unless given
-	Reasons   bool          // tells the model why it was refused
 	Elsewhere []string      // hosts that it asks for although nobody wants it to
 	Wait      time.Duration // see Options
 	Prepare   func(*Rig)    // before the CLI starts
@@ -39,7 +38,6 @@ const (
 
 	fileName, fileText = "hello.txt", "Hello from the model.\n"
 	runName            = "made-by-shell.txt"
-	refusal            = "not on a Monday"
 )
 
 // script is what the model says.
@@ -108,13 +106,10 @@ func (m *Matrix) Test(t *testing.T) {
 		})
 	}
 	t.Run("spec", m.spec)
-	cell("allow", backend.Asks, m.allow)
-	cell("deny", backend.Asks, m.deny)
 	cell("run", backend.Asks, m.run)
 	cell("all", "", m.all)
 	cell("interrupt", backend.Interrupts, m.interrupt)
 	cell("interrupt while it asks", backend.Asks, m.withdraw)
-	cell("resume", backend.Resumes, m.resume)
 	cell("gateway down", "", m.down)
 	cell("model fails", "", m.fails)
 	cell("killed", "", m.killed)
@@ -239,15 +234,6 @@ func (m *Matrix) beginEdit(t *testing.T) (*Rig, backend.Session, driver.Permissi
 	return r, s, m.asked(t, r, m.edit(), filepath.Join(r.Dir, fileName))
 }
 
-func (m *Matrix) allow(t *testing.T) {
-	r, s, d := m.beginEdit(t)
-	answer(t, r, s, driver.Answer{ID: d.ID, Allow: true})
-	gone(t, s, d.ID)
-	completed(t, Data[driver.TurnEnd](t, r.Wait(driver.TurnEnded)), "All done, in the end.")
-	sameTree(t, r, map[string]string{fileName: fileText})
-	m.wrote(t, r)
-}
-
 // wrote checks what is told of the file that was made.
 func (m *Matrix) wrote(t *testing.T, r *Rig) {
 	t.Helper()
@@ -277,26 +263,6 @@ func (m *Matrix) wrote(t *testing.T, r *Rig) {
 	}
 }
 
-func (m *Matrix) deny(t *testing.T) {
-	r, s, d := m.beginEdit(t)
-	answer(t, r, s, driver.Answer{ID: d.ID, Message: refusal})
-	end := Data[driver.TurnEnd](t, r.Wait(driver.TurnEnded))
-	if end.Status != driver.TurnCompleted && end.Status != driver.TurnInterrupted {
-		t.Errorf("the turn ended as %+v", end)
-	}
-	sameTree(t, r, map[string]string{})
-	if n := len(Of[driver.FileData](r, driver.FileChanged)); n != 0 {
-		t.Errorf("%d files are told to be changed", n)
-	}
-	ended := Of[driver.ToolData](r, driver.ToolEnded)
-	if len(ended) != 1 || !ended[0].Failed {
-		t.Errorf("tools ended: %+v, want one that failed", ended)
-	}
-	if list := r.Requests(); m.Reasons && !strings.Contains(string(list[len(list)-1].Body), refusal) {
-		t.Error("the model was not told why")
-	}
-}
-
 func (m *Matrix) run(t *testing.T) {
 	if m.Run == nil {
 		t.Skip("it has no shell")
@@ -304,6 +270,7 @@ func (m *Matrix) run(t *testing.T) {
 	r, s := m.begin(t, askRun)
 	d := m.asked(t, r, driver.ActionRun, "")
 	answer(t, r, s, driver.Answer{ID: d.ID, Allow: true})
+	gone(t, s, d.ID)
 	completed(t, Data[driver.TurnEnd](t, r.Wait(driver.TurnEnded)), "All done, in the end.")
 	sameTree(t, r, map[string]string{runName: "done\n"})
 }
@@ -359,26 +326,6 @@ func (m *Matrix) withdraw(t *testing.T) {
 	}
 	gone(t, s, d.ID)
 	sameTree(t, r, map[string]string{})
-}
-
-func (m *Matrix) resume(t *testing.T) {
-	r := m.Rig(t)
-	p := m.prompt(askNote, false)
-	s := r.Start(p)
-	id := Data[driver.SessionData](t, r.Wait(driver.SessionStarted)).ID
-	completed(t, r.Turn(s, p), "Noted.")
-	r.Close(s)
-	p = m.prompt(askAgain, false)
-	p.Resume = id
-	s = r.Start(p)
-	if d := Data[driver.SessionData](t, r.Wait(driver.SessionStarted)); d.ID != id || !d.Resumed {
-		t.Errorf("the session that goes on is %+v, want %s", d, id)
-	}
-	completed(t, r.Turn(s, p), "Here I am again.")
-	list := r.Requests()
-	if last := string(list[len(list)-1].Body); !strings.Contains(last, "albatross") || !strings.Contains(last, "Noted.") {
-		t.Error("the model was not told what was said before")
-	}
 }
 
 func (m *Matrix) down(t *testing.T) {

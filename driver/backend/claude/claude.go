@@ -35,7 +35,7 @@ func (*Backend) Spec() backend.Spec {
 		Name: "claude", Title: "Claude Code", Package: "@anthropic-ai/claude-code@" + Version, Binary: "claude", Protocol: "stream-json",
 		Models: []string{agent.MessageProtocol.String()}, Proprietary: true,
 		Abilities: []string{
-			backend.Asks, backend.Interrupts, backend.Resumes, backend.Streams, backend.Thinks, backend.Plans, backend.Counts, backend.Questions, backend.Diffs,
+			backend.Asks, backend.Interrupts, backend.Resumes, backend.Streams, backend.Thinks, backend.Plans, backend.Counts, backend.Questions, backend.Diffs, backend.Images,
 		},
 	}
 }

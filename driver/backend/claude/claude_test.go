@@ -13,7 +13,7 @@ var cli = backendtest.CLI{Name: "claude", Vars: map[string]string{"CLAUDE_CODE_M
 
 func matrix() *backendtest.Matrix {
 	return &backendtest.Matrix{
-		New: func() backend.Backend { return claude.New() }, CLI: cli, Reasons: true,
+		New: func() backend.Backend { return claude.New() }, CLI: cli,
 		Edit: func(path, text string) script.Call {
 			return backendtest.Call("Write", map[string]any{"file_path": path, "content": text})
 		},

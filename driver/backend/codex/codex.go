@@ -36,7 +36,7 @@ func (*Backend) Spec() backend.Spec {
 		Name: "codex", Title: title, Package: "@openai/codex@0.171.0", Binary: "codex", Protocol: "app-server (JSON-RPC)",
 		Models: []string{agent.ResponseProtocol.String()},
 		Abilities: []string{
-			backend.Asks, backend.Interrupts, backend.Resumes, backend.Streams, backend.Thinks, backend.Plans, backend.Counts, backend.Questions, backend.Diffs,
+			backend.Asks, backend.Interrupts, backend.Resumes, backend.Streams, backend.Thinks, backend.Counts, backend.Questions, backend.Diffs, backend.Images,
 		},
 	}
 }

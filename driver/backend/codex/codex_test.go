@@ -19,7 +19,7 @@ var cli = backendtest.CLI{Name: "codex"}
 
 func matrix() *backendtest.Matrix {
 	return &backendtest.Matrix{
-		New: func() backend.Backend { return codex.New() }, CLI: cli, Reasons: true,
+		New: func() backend.Backend { return codex.New() }, CLI: cli,
 		Edit: func(path, text string) script.Call {
 			return backendtest.Call("apply_patch", map[string]any{"input": "*** Begin Patch\n*** Add File: " + path + "\n+" + strings.TrimSuffix(text, "\n") + "\n*** End Patch\n"})
 		},

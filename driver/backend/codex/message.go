@@ -2,6 +2,7 @@ package codex
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
@@ -134,6 +135,9 @@ func (e *turnError) end() driver.TurnEnd {
 	k, ok := errorKinds[name]
 	if !ok {
 		k.status, k.kind = driver.TurnFailed, agent.Failed
+		if strings.HasPrefix(e.Message, "stream disconnected") { // when nobody answers where the gateway is, it says no more than that
+			k.kind = agent.Unavailable
+		}
 	}
 	text := e.Message
 	if e.Details != "" {

@@ -35,7 +35,7 @@ func (*Backend) Spec() backend.Spec {
 	return backend.Spec{
 		Name: "pi", Title: "pi", Package: "@earendil-works/pi-coding-agent@" + Version, Binary: "pi", Protocol: "rpc",
 		Models:    []string{agent.ChatProtocol.String()},
-		Abilities: []string{backend.Asks, backend.Interrupts, backend.Resumes, backend.Streams, backend.Thinks, backend.Counts, backend.Questions, backend.Diffs},
+		Abilities: []string{backend.Asks, backend.Interrupts, backend.Resumes, backend.Streams, backend.Thinks, backend.Counts, backend.Questions, backend.Diffs, backend.Images},
 	}
 }
 

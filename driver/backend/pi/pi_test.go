@@ -17,7 +17,7 @@ const settings = `{"retry":{"maxRetries":2,"baseDelayMs":200}}`
 
 func matrix() *backendtest.Matrix {
 	return &backendtest.Matrix{
-		New: func() backend.Backend { return pi.New() }, CLI: cli, Reasons: true, Prepare: prepare,
+		New: func() backend.Backend { return pi.New() }, CLI: cli, Prepare: prepare,
 		Edit: func(path, text string) script.Call {
 			return backendtest.Call("write", map[string]any{"path": path, "content": text})
 		},

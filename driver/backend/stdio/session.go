@@ -164,7 +164,7 @@ func Died(name string, how driver.ProcessData) *driver.Fault {
 	f := &driver.Fault{Kind: agent.Unavailable, Message: fmt.Sprintf("%s ended with status %d", name, how.Code)}
 	switch {
 	case how.OOM:
-		f.Message = name + " was ended for want of memory"
+		f.Kind, f.Message = agent.Exhausted, name+" was ended for want of memory"
 		f.Hint = "give the environment more memory"
 	case how.Signal != "":
 		f.Message = name + " was ended by the signal " + how.Signal

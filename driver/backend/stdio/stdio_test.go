@@ -203,13 +203,14 @@ func TestReap(t *testing.T) {
 func TestDied(t *testing.T) {
 	for _, c := range []struct {
 		how  driver.ProcessData
+		kind agent.Kind
 		want string
 	}{
-		{driver.ProcessData{Code: 3, Tail: "x\nno space left\n"}, "Test ended with status 3: no space left"},
-		{driver.ProcessData{Code: -1, Signal: "killed"}, "Test was ended by the signal killed"},
-		{driver.ProcessData{Code: -1, Signal: "killed", OOM: true}, "Test was ended for want of memory"},
+		{driver.ProcessData{Code: 3, Tail: "x\nno space left\n"}, agent.Unavailable, "Test ended with status 3: no space left"},
+		{driver.ProcessData{Code: -1, Signal: "killed"}, agent.Unavailable, "Test was ended by the signal killed"},
+		{driver.ProcessData{Code: -1, Signal: "killed", OOM: true}, agent.Exhausted, "Test was ended for want of memory"},
 	} {
-		if f := Died("Test", c.how); f.Kind != agent.Unavailable || f.Message != c.want {
+		if f := Died("Test", c.how); f.Kind != c.kind || f.Message != c.want {
 			t.Errorf("%+v is %+v", c.how, f)
 		}
 	}

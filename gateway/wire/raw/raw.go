@@ -31,6 +31,9 @@ func Valid(b []byte) bool { return !tooDeep(b) && gjson.ValidBytes(b) }
 
 // tooDeep counts brackets: the checker of JSON calls itself for each level.
 func tooDeep(b []byte) bool {
+	if len(b) <= MaxDepth { // there is no room for more
+		return false
+	}
 	depth, quoted := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
