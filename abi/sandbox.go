@@ -142,16 +142,25 @@ type SandboxDiff struct {
 	Author string `json:"author,omitempty"` // NAME <ADDRESS>
 }
 
-// SandboxChanges says where it is. Patch and Bundle are empty when nothing was changed.
+// SandboxChanges says where it is. Patch, Bundle and List are empty when nothing was changed.
 type SandboxChanges struct {
 	Base    string          `json:"base"`
 	Commit  string          `json:"commit,omitempty"`
 	Patch   string          `json:"patch,omitempty"`  // path among the files of the session
 	Bundle  string          `json:"bundle,omitempty"` // likewise
+	List    string          `json:"list,omitempty"`   // likewise: the changed files as JSON, a SandboxList
 	Usage   string          `json:"usage,omitempty"`  // likewise: what the run has used until then, by the ledger
 	Bytes   int64           `json:"bytes"`
 	Files   int             `json:"files"`   // that were changed
 	Changed []SandboxChange `json:"changed"` // of them, as many as fit
+}
+
+// SandboxList is what is kept of a diff beside its patch or bundle.
+type SandboxList struct {
+	Base    string          `json:"base"`
+	Commit  string          `json:"commit,omitempty"`
+	Files   int             `json:"files"`
+	Changed []SandboxChange `json:"changed"`
 }
 
 // SandboxChange is a changed file. Counts are lines, -1 for what is no text.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +48,7 @@ func (u *SandboxUse) Check() error {
 	return nil
 }
 
-// SplitEnvironment reads NAME or NAME@REVISION. The revision is 0 when there is none.
+// SplitEnvironment reads NAME or NAME@REVISION. The revision is 0 when there is none. An error is Invalid.
 func SplitEnvironment(ref string) (name string, revision int64, err error) {
 	name, rev, pinned := strings.Cut(ref, "@")
 	if err := CheckName("environment", name); err != nil {
@@ -56,8 +57,8 @@ func SplitEnvironment(ref string) (name string, revision int64, err error) {
 	if !pinned {
 		return name, 0, nil
 	}
-	if revision, err = strconv.ParseInt(rev, 10, 64); err != nil || revision < 1 {
-		return "", 0, Errorf(Invalid, "%.80q is no revision of an environment: it is a number from 1 up", rev)
+	if revision, err = strconv.ParseInt(rev, 10, 64); err != nil || revision < 1 || strconv.FormatInt(revision, 10) != rev {
+		return "", 0, &Error{Kind: Invalid, Msg: fmt.Sprintf("%.80q is no revision of environment %q", rev, name), Hint: "write NAME, or NAME@NUMBER with a number from 1"}
 	}
 	return name, revision, nil
 }

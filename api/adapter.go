@@ -81,7 +81,7 @@ type request struct {
 	token agent.Token // the zero one on routes that need none
 	app   agent.App   // that it is about
 
-	ai     *aiDoor        // of a request of the model gateway
+	ai     bool           // a request of the model gateway
 	caller gateway.Caller // of it
 	conn   net.Conn       // that it came by
 }
@@ -143,7 +143,7 @@ func guarded(f func() (any, error)) (out any, err error) {
 
 func (s *Server) answer(req *request, r *route, c *fiber.Ctx) (any, error) {
 	switch {
-	case r.ai != nil:
+	case r.ai:
 		if err := s.admitAI(req, r, c); err != nil {
 			return nil, err
 		}
@@ -281,7 +281,7 @@ func (s *Server) fail(c *fiber.Ctx, req *request, err error) error {
 	s.o.Log.Log(req, level, "api: request failed", "method", strings.Clone(c.Method()),
 		"path", loggedPath(strings.Clone(c.Path())), "status", p.Status, "err", err)
 
-	if req.ai != nil && s.failAI(c, req, *req.ai, err) {
+	if req.ai && s.failAI(c, req, err) {
 		s.linger(c)
 		return nil
 	}

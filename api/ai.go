@@ -4,24 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway"
-	"github.com/skep-dev/skep/gateway/wire"
+	"github.com/skep-dev/skep/gateway/httpfront"
 )
 
 // aiPrefix is before the paths of models' protocols.
 const aiPrefix = "/ai"
-
-// aiDoor is what a route of the model gateway is for. Its clients are those of the protocol: they bring keys as that has it, and get errors as it has them.
-type aiDoor struct {
-	protocol agent.Protocol // NoProtocol finds it by the request: the list of models has the form of who asks
-	op       wire.Op        // NoOp finds it by the path
-}
 
 // aiRequest is a request in some protocol of models, which package gateway answers.
 type aiRequest struct {
@@ -36,35 +29,35 @@ type aiLookup struct {
 	Headers [][2]string `meta:"headers"`
 }
 
-// aiRoutes are the endpoints of models. Those of OpenAI are there without /v1, too: its SDKs' base URLs end in it, and others' do not.
+// aiRoutes are the endpoints of models. What a path is for, and in which protocol, is httpfront.Find's to say.
 func (s *Server) aiRoutes() (rs []route) {
-	ask := func(path, id, summary string, d aiDoor) {
+	ask := func(path, id, summary string) {
 		rs = append(rs, route{
-			method: "POST", path: aiPrefix + path, id: id, summary: summary, ai: &d, limit: gateway.MaxBody, media: []string{typeAny},
-			endpoint: handle(func(ctx context.Context, q aiRequest) (raw, error) { return s.talkAI(ctx, d, q) }),
+			method: "POST", path: aiPrefix + path, id: id, summary: summary, ai: true, limit: gateway.MaxBody, media: []string{typeAny},
+			endpoint: handle(func(ctx context.Context, q aiRequest) (raw, error) { return s.talkAI(ctx, "POST", q) }),
 		})
 	}
-	look := func(method, path, id, summary string, d aiDoor) {
+	look := func(path, id, summary string) {
 		rs = append(rs, route{
-			method: method, path: aiPrefix + path, id: id, summary: summary, ai: &d, media: []string{typeAny},
+			method: "GET", path: aiPrefix + path, id: id, summary: summary, ai: true, media: []string{typeAny},
 			endpoint: handle(func(ctx context.Context, q aiLookup) (raw, error) {
-				return s.talkAI(ctx, d, aiRequest{URL: q.URL, Headers: q.Headers})
+				return s.talkAI(ctx, "GET", aiRequest{URL: q.URL, Headers: q.Headers})
 			}),
 		})
 	}
 	for _, at := range []struct{ path, id string }{{"/v1", ""}, {"", "Short"}} {
-		ask(at.path+"/chat/completions", "aiChat"+at.id, "Ask a model: OpenAI chat completions", aiDoor{agent.ChatProtocol, wire.Generate})
-		ask(at.path+"/responses", "aiResponses"+at.id, "Ask a model: OpenAI responses", aiDoor{agent.ResponseProtocol, wire.Generate})
-		ask(at.path+"/responses/input_tokens", "aiInputTokens"+at.id, "Count the tokens of a request: OpenAI responses", aiDoor{agent.ResponseProtocol, wire.Count})
-		ask(at.path+"/embeddings", "aiEmbeddings"+at.id, "Make vectors of texts: OpenAI embeddings", aiDoor{agent.EmbedProtocol, wire.Embed})
-		look("GET", at.path+"/models", "aiModels"+at.id, "List models, in the form of who asks", aiDoor{agent.NoProtocol, wire.List})
-		look("GET", at.path+"/models/{path}", "aiModel"+at.id, "Show a model, in the form of who asks", aiDoor{agent.NoProtocol, wire.Describe})
+		ask(at.path+"/chat/completions", "aiChat"+at.id, "Ask a model: OpenAI chat completions")
+		ask(at.path+"/responses", "aiResponses"+at.id, "Ask a model: OpenAI responses")
+		ask(at.path+"/responses/input_tokens", "aiInputTokens"+at.id, "Count the tokens of a request: OpenAI responses")
+		ask(at.path+"/embeddings", "aiEmbeddings"+at.id, "Make vectors of texts: OpenAI embeddings")
+		look(at.path+"/models", "aiModels"+at.id, "List models, in the form of who asks")
+		look(at.path+"/models/{path}", "aiModel"+at.id, "Show a model, in the form of who asks")
 	}
-	ask("/v1/messages", "aiMessages", "Ask a model: Anthropic messages", aiDoor{agent.MessageProtocol, wire.Generate})
-	ask("/v1/messages/count_tokens", "aiCountTokens", "Count the tokens of a request: Anthropic messages", aiDoor{agent.MessageProtocol, wire.Count})
-	ask("/v1beta/models/{path}", "aiGemini", "Ask a model or count tokens: Gemini", aiDoor{agent.GeminiProtocol, wire.NoOp})
-	look("GET", "/v1beta/models", "aiGeminiModels", "List models: Gemini", aiDoor{agent.GeminiProtocol, wire.List})
-	look("GET", "/v1beta/models/{path}", "aiGeminiModel", "Show a model: Gemini", aiDoor{agent.GeminiProtocol, wire.Describe})
+	ask("/v1/messages", "aiMessages", "Ask a model: Anthropic messages")
+	ask("/v1/messages/count_tokens", "aiCountTokens", "Count the tokens of a request: Anthropic messages")
+	ask("/v1beta/models/{path}", "aiGemini", "Ask a model or count tokens: Gemini")
+	look("/v1beta/models", "aiGeminiModels", "List models: Gemini")
+	look("/v1beta/models/{path}", "aiGeminiModel", "Show a model: Gemini")
 	for _, at := range []struct{ path, id string }{{"", "aiProbe"}, {"/", "aiProbeRoot"}} {
 		rs = append(rs, route{method: "HEAD", path: aiPrefix + at.path, id: at.id, summary: "Find out whether there is a model gateway", endpoint: handle(s.probeAI), open: true})
 	}
@@ -82,25 +75,8 @@ type empty struct{}
 
 var errNoModels = agent.Errorf(agent.NotFound, "this server has no model gateway")
 
-// in finds out the protocol of a request whose path is of more than one, and what it asks for.
-func (d aiDoor) in(path string, header http.Header) aiDoor {
-	if d.protocol == agent.NoProtocol {
-		d.protocol = agent.ChatProtocol
-		if header.Get("Anthropic-Version") != "" {
-			d.protocol = agent.MessageProtocol
-		}
-	}
-	if d.op == wire.NoOp {
-		d.op = wire.Generate
-		if strings.HasSuffix(path, ":countTokens") {
-			d.op = wire.Count
-		}
-	}
-	return d
-}
-
 // talkAI answers one request: whole, or as a stream.
-func (s *Server) talkAI(ctx context.Context, d aiDoor, q aiRequest) (raw, error) {
+func (s *Server) talkAI(ctx context.Context, method string, q aiRequest) (raw, error) {
 	if s.o.Models == nil {
 		return raw{}, errNoModels
 	}
@@ -110,12 +86,8 @@ func (s *Server) talkAI(ctx context.Context, d aiDoor, q aiRequest) (raw, error)
 		header.Add(h[0], h[1])
 	}
 	path := strings.TrimPrefix(target, aiPrefix)
-	d = d.in(path, header)
-	retry, err := strconv.Atoi(header.Get("X-Stainless-Retry-Count"))
-	if err != nil || retry < 0 {
-		retry = 0
-	}
-	r := &gateway.Request{Protocol: d.protocol, Op: d.op, Path: path, Query: query, Header: header, Body: q.Body, Retry: retry}
+	protocol, op := httpfront.Find(method, path, header)
+	r := &gateway.Request{Protocol: protocol, Op: op, Path: path, Query: query, Header: header, Body: q.Body}
 	req := requestOf(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := watchGone(req.conn, cancel)
@@ -185,20 +157,14 @@ func (s *Server) admitAI(req *request, r *route, c *fiber.Ctx) error {
 
 // aiKey is the key of a request, wherever the protocols have it.
 func aiKey(c *fiber.Ctx) (value string, inURL bool) {
-	h := &c.Request().Header
-	if scheme, v, _ := strings.Cut(string(h.Peek("Authorization")), " "); strings.EqualFold(scheme, "Bearer") && v != "" {
-		return strings.TrimSpace(v), false
-	}
-	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
-		if v := h.Peek(name); len(v) > 0 {
-			return string(v), false
-		}
+	if v := httpfront.HeaderKey(func(name string) string { return string(c.Request().Header.Peek(name)) }); v != "" {
+		return v, false
 	}
 	return string(c.Request().URI().QueryArgs().Peek("key")), true
 }
 
 // failAI tells a client of the model gateway of an error, as its protocol has it. It reports whether it did.
-func (s *Server) failAI(c *fiber.Ctx, req *request, d aiDoor, err error) bool {
+func (s *Server) failAI(c *fiber.Ctx, req *request, err error) bool {
 	if s.o.Models == nil {
 		return false
 	}
@@ -206,8 +172,9 @@ func (s *Server) failAI(c *fiber.Ctx, req *request, d aiDoor, err error) bool {
 	if v := c.Request().Header.Peek("Anthropic-Version"); len(v) > 0 {
 		header.Set("Anthropic-Version", string(v))
 	}
+	protocol, _ := httpfront.Find(c.Method(), strings.TrimPrefix(string(c.Request().URI().PathOriginal()), aiPrefix), header)
 	p := &aiPipe{}
-	err = s.o.Models.Refuse(d.in(string(c.Request().URI().Path()), header).protocol, err, p)
+	err = s.o.Models.Refuse(protocol, err, p)
 	if err != nil || !p.wrote {
 		return false
 	}

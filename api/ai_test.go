@@ -19,6 +19,7 @@ import (
 	chatcodec "github.com/skep-dev/skep/gateway/chat"
 	"github.com/skep-dev/skep/gateway/embed"
 	"github.com/skep-dev/skep/gateway/gemini"
+	"github.com/skep-dev/skep/gateway/httpfront"
 	"github.com/skep-dev/skep/gateway/message"
 	"github.com/skep-dev/skep/gateway/response"
 	"github.com/skep-dev/skep/gateway/script"
@@ -104,6 +105,16 @@ func TestAI(t *testing.T) {
 					t.Errorf("%s: the header is %v", c.name, res.Header)
 				}
 			}
+		}
+	}
+}
+
+// What a route is there for is known by its path.
+func TestAIRoutesAreFound(t *testing.T) {
+	for _, r := range new(Server).aiRoutes() {
+		path := strings.TrimPrefix(strings.ReplaceAll(r.path, "{path}", "p/m"), aiPrefix)
+		if p, op := httpfront.Find(r.method, path, http.Header{}); r.ai && (p == agent.NoProtocol || op == wire.NoOp) {
+			t.Errorf("%s %s: %s, %v", r.method, r.path, p, op)
 		}
 	}
 }

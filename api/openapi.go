@@ -126,7 +126,7 @@ func (s *schemas) parameter(f fieldPlan) object {
 
 func (s *schemas) responses(r *route) object {
 	out := object{"default": object{"$ref": "#/components/responses/Problem"}}
-	if r.ai != nil {
+	if r.ai {
 		out["default"] = object{"description": "An error, in the form of the protocol.", "content": object{typeAny: object{}}}
 	}
 	results := r.results

@@ -20,7 +20,7 @@ type route struct {
 	endpoint
 
 	open      bool                 // needs no token
-	ai        *aiDoor              // of the model gateway: its keys and its errors are those of a protocol
+	ai        bool                 // of the model gateway: its keys and its errors are those of a protocol
 	socket    bool                 // a WebSocket of browsers, too: its token may come otherwise than by a header
 	owner     string               // what it does that only an owner may: "make tokens"; empty means that developers may, too
 	whole     bool                 // about the whole server: not for a token that is bound to one app

@@ -95,8 +95,10 @@ func (s *Server) openSandbox(ctx context.Context, q openSandboxRequest) (agent.S
 			Kind: agent.Invalid, Msg: "agent " + a.Name + " has no sandbox", Hint: "skep agent update " + a.Name + " --environment NAME gives it one",
 		}
 	}
-	env, err := s.st.Environment(ctx, app, a.Sandbox.Environment)
-	if err == nil && q.Body.Session != "" {
+	var env agent.Environment
+	if q.Body.Session == "" {
+		env, err = s.st.Environment(ctx, app, a.Sandbox.Environment)
+	} else {
 		env, err = s.st.FreezeEnvironment(ctx, app, q.Body.Session, a.Sandbox.Environment)
 	}
 	if err != nil {
@@ -196,6 +198,10 @@ func (s *Server) execSandbox(ctx context.Context, q execSandboxRequest) (any, er
 	if q.Body.Output < 0 || q.Body.Output > maxExecOutput {
 		return nil, agent.Errorf(agent.Invalid, `field "output" must be from 0 to %d`, maxExecOutput)
 	}
+	form, err := negotiate(q.Accept, typeJSON, typeNDJSON)
+	if err != nil {
+		return nil, err
+	}
 	b, err := s.box(ctx, q.ID)
 	if err != nil {
 		return nil, err
@@ -206,10 +212,6 @@ func (s *Server) execSandbox(ctx context.Context, q execSandboxRequest) (any, er
 		Background: in.Background, Most: in.Output,
 	}
 	if err := s.audit(ctx, "sandbox.exec", string(q.ID), in.Command[0]); err != nil {
-		return nil, err
-	}
-	form, err := negotiate(q.Accept, typeJSON, typeNDJSON)
-	if err != nil {
 		return nil, err
 	}
 	if form == typeJSON || in.Background {

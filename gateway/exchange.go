@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -59,7 +60,7 @@ func (g *Gateway) Serve(ctx context.Context, who Caller, r *Request, to Sink) er
 	if codec == nil {
 		return agent.Errorf(agent.NotFound, "this server does not speak %s", r.Protocol)
 	}
-	x := &exchange{g: g, ctx: ctx, who: who, op: r.Op, protocol: r.Protocol, codec: codec, in: r, retry: r.Retry, began: g.o.Now()}
+	x := &exchange{g: g, ctx: ctx, who: who, op: r.Op, protocol: r.Protocol, codec: codec, in: r, retry: r.retry(), began: g.o.Now()}
 	if x.who.Session == "" {
 		x.who.Session = clientSession(r.Header)
 	}
@@ -85,6 +86,15 @@ func (r *Request) place() string {
 		return r.Path
 	}
 	return r.Path + "?" + r.Query
+}
+
+// retry is how often the client has tried before, as OpenAI's and Anthropic's SDKs tell it.
+func (r *Request) retry() int {
+	n, err := strconv.Atoi(r.Header.Get("X-Stainless-Retry-Count"))
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
 // Refuse answers a request with an error in the dialect of a protocol.
@@ -147,6 +157,11 @@ func (x *exchange) run(model string) error {
 	pl, err := x.resolve(model)
 	if err != nil {
 		return err
+	}
+	if x.who.Use != nil {
+		if err := x.who.Use(x.ctx, pl.asked()); err != nil {
+			return err
+		}
 	}
 	x.plan = pl
 	pl.stick(x.originOf(x.peek.Last))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -90,7 +91,7 @@ func TestFaults(t *testing.T) {
 				r := newRig(t)
 				a := r.provider("a", agent.MessageProtocol, c.h)
 				req := request(agent.MessageProtocol, ask("a/m", c.stream))
-				req.Retry = retry
+				req.Header.Set("X-Stainless-Retry-Count", strconv.Itoa(retry))
 				out := r.serve(req)
 				want := c.alone
 				if retry > 0 {

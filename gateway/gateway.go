@@ -30,6 +30,10 @@ type Caller struct {
 	User    string
 	Key     string   // id of the virtual key
 	Models  []string // what may be asked for: @ROUTE and PROVIDER/MODEL, with *; nil means all
+
+	// Use counts a request of what may be asked for, as Models has it, before any provider is asked and whether the answer is kept or not. Its error is the
+	// answer. nil counts nothing.
+	Use func(ctx context.Context, name string) error
 }
 
 // Request is a request of an HTTP client.
@@ -40,7 +44,6 @@ type Request struct {
 	Query    string
 	Header   http.Header
 	Body     []byte // the gateway's to keep until Serve returns
-	Retry    int    // how often the client has tried before (x-stainless-retry-count)
 }
 
 // Sink is where the answer to an HTTP client goes. Its methods are called by one goroutine at a time. An error of Write means that the client has gone.

@@ -81,20 +81,11 @@ func (x *exchange) clearRequest(g *guard.Guard, r *wire.Request) (*wire.Request,
 }
 
 // hasTokens reports whether the input of a request for vectors has numbers of tokens in the place of texts.
-func hasTokens(body []byte) (found bool) {
-	var look func(gjson.Result) bool
-	look = func(v gjson.Result) bool {
-		if v.IsArray() {
-			v.ForEach(func(_, in gjson.Result) bool { return look(in) })
-		} else {
-			found = found || v.Type != gjson.String
-		}
-		return !found
+func hasTokens(input gjson.Result) bool {
+	if input.IsArray() {
+		return slices.ContainsFunc(input.Array(), hasTokens)
 	}
-	if in := gjson.GetBytes(body, "input"); in.Exists() {
-		look(in)
-	}
-	return found
+	return input.Exists() && input.Type != gjson.String
 }
 
 // guarded is the fault of a request whose prompt or answer has in it what must not be there. It does not tell what.

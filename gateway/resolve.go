@@ -35,6 +35,14 @@ type plan struct {
 	deadline time.Duration
 }
 
+// asked is what was asked for, as a caller's Models have it.
+func (pl *plan) asked() string {
+	if pl.route != nil {
+		return pl.name
+	}
+	return pl.choices[0].p.Name + "/" + pl.choices[0].model
+}
+
 // Estimates: a token is bytesPerToken bytes of text, and an image or a file counts mediaTokens. A call that does not say how much may come is taken to
 // ask for defaultOutput tokens.
 const (

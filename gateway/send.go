@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/guard"
 	"github.com/skep-dev/skep/gateway/wire"
@@ -58,7 +60,7 @@ func (x *exchange) prepare(c *choice, from wire.Origin) (*shipment, error) {
 		s.decode, s.pass = true, !r.Array
 	}
 	if s.pass {
-		if prompt != nil && x.op == wire.Embed && hasTokens(x.in.Body) {
+		if prompt != nil && x.op == wire.Embed && hasTokens(gjson.GetBytes(x.in.Body, "input")) {
 			return nil, &agent.Error{
 				Kind: agent.Invalid, Msg: "the input is tokens, which the guardrails of this app cannot look at", Hint: "send it as text",
 			}

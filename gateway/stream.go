@@ -455,8 +455,6 @@ func (x *exchange) flow(s *shipment, d *decoding, from http.Header) *wire.Fault 
 			x.keepItems(s.from, d.parts.Answer().Parts)
 		}
 		s.call.end(nil)
-	}
-	if d.ended {
 		x.to.last()
 	}
 	err := x.to.events(d.held)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
 	"github.com/skep-dev/skep/runtime"
@@ -41,6 +42,10 @@ func TestBoxRun(t *testing.T) {
 	}
 	if patch := w.file(run, out.Patch); !strings.Contains(patch, "+++ b/a.txt") || !strings.Contains(patch, "+hello") {
 		t.Errorf("patch %s", patch)
+	}
+	var list abi.SandboxList
+	if err := json.Unmarshal([]byte(w.file(run, out.List)), &list); err != nil || list.Files != 1 || list.Base == "" || len(list.Changed) != 1 || list.Changed[0].Path != "a.txt" {
+		t.Errorf("list %+v, %v", list, err)
 	}
 	told := strings.Join(w.told(run), ", ")
 	for _, want := range []string{

@@ -13,6 +13,7 @@ import (
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
+	"github.com/skep-dev/skep/driver/link"
 	"github.com/skep-dev/skep/store"
 )
 
@@ -33,6 +34,28 @@ type boxTold struct {
 	seen  int64            // number of its newest event that is stored
 	run   agent.RunID      // whose log texts is of
 	texts map[string]int64 // bytes that were told of texts that go on, by message and part
+	user  agent.RunID      // who had the sandbox when bytes of events were stored, as far as this process knows
+	bytes int64
+}
+
+// eventBytes is what an event counts besides its data.
+const eventBytes = 256
+
+// room returns what events count, or an Exhausted error with link.ErrTooMuch in its chain when the run that has the sandbox would have more than most.
+func (t *boxTold) room(user agent.RunID, list []driver.Event, most int64) (weight int64, err error) {
+	if t.user != user {
+		t.user, t.bytes = user, 0
+	}
+	for i := range list {
+		weight += int64(len(list[i].Data)) + eventBytes
+	}
+	if t.bytes+weight > most {
+		return 0, &agent.Error{
+			Kind: agent.Exhausted, Msg: fmt.Sprintf("it has told more than %d bytes in one run", most), Err: link.ErrTooMuch,
+			Hint: "what writes so much can write into a file of the workspace",
+		}
+	}
+	return weight, nil
 }
 
 // of returns what is known of a sandbox. Those that were silent for long are forgotten.
@@ -79,9 +102,14 @@ func (r *Runtime) BoxEvents(ctx context.Context, sb agent.Sandbox, first int64, 
 		for n < len(list) && runOfEvent(sb, &list[n]) == run {
 			n++
 		}
+		weight, err := told.room(sb.Run, list[:n], r.opts.BoxTold)
+		if err != nil {
+			return err
+		}
 		if err := r.boxEvents(ctx, told, sb, run, first, list[:n]); err != nil {
 			return err
 		}
+		told.bytes += weight
 		first, list = first+int64(n), list[n:]
 	}
 	return nil

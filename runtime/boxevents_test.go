@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/client"
 	"github.com/skep-dev/skep/driver"
+	"github.com/skep-dev/skep/driver/link"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/runtime/runtimetest"
 	"github.com/skep-dev/skep/store"
@@ -146,5 +148,33 @@ func TestBoxEventsElsewhere(t *testing.T) {
 	last, err := r.store.Read(t.Context(), store.SessionLog(app, run.Session), 0, 0)
 	if err != nil || json.Unmarshal(last[len(last)-1].Data, &d) != nil || d.Attempt != 2 || d.Offset != 0 {
 		t.Errorf("the last is %+v, %v", d, err)
+	}
+}
+
+// What a sandbox tells while one run has it is bounded, whosever turns it says it is of; for the next run it may tell as much again.
+func TestBoxTellsTooMuch(t *testing.T) {
+	r := newRig(t, map[string]runtimetest.Func{"f": nil}, &runtime.Options{BoxTold: 10_000})
+	run, next := r.run("a", "f", ""), r.run("a", "f", "")
+	sb := agent.Sandbox{ID: agent.NewSandboxID(run.Created), App: app, Agent: "a", For: "agent/x", Run: run.ID, Session: run.Session, Generation: 1}
+	first := int64(1)
+	tell := func(turn agent.RunID, n int) error {
+		e := driver.Event{Turn: string(turn) + "-1", Type: driver.DriverLog, Data: json.RawMessage(`"` + strings.Repeat("x", n-256-2) + `"`)}
+		err := r.BoxEvents(t.Context(), sb, first, []driver.Event{e})
+		if err == nil {
+			first++
+		}
+		return err
+	}
+	for _, turn := range []agent.RunID{run.ID, next.ID} {
+		if err := tell(turn, 5000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tell(run.ID, 300); !errors.Is(err, link.ErrTooMuch) || agent.KindOf(err) != agent.Exhausted {
+		t.Errorf("beyond the bound: %v", err)
+	}
+	sb.Run = next.ID
+	if err := tell(next.ID, 10_000); err != nil {
+		t.Errorf("for the next run: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path"
@@ -184,13 +185,24 @@ func (b *toolbox) diffIn(ctx context.Context, box Box, q abi.SandboxDiff) (abi.S
 	}
 	switch {
 	case kept.Size == 0:
-		err = b.r.store.DeleteFile(ctx, b.job.App, b.job.Session, name, store.AnyRev)
+		return got, notThere(b.r.store.DeleteFile(ctx, b.job.App, b.job.Session, name, store.AnyRev))
 	case q.Commit != "":
 		got.Bundle = name
 	default:
 		got.Patch = name
 	}
-	return got, notThere(err)
+	got.List, err = b.keepJSON(ctx, b.artifact(ctx, ".json"), abi.SandboxList{Base: got.Base, Commit: got.Commit, Files: got.Files, Changed: got.Changed})
+	return got, err
+}
+
+// keepJSON keeps v for people to read, and returns its path.
+func (b *toolbox) keepJSON(ctx context.Context, name string, v any) (string, error) {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	_, err = b.keepFile(ctx, name, agent.TypeJSON, bytes.NewReader(body))
+	return name, err
 }
 
 // artifact is where a call's result is kept.

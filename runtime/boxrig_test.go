@@ -464,9 +464,9 @@ func (w *boxWorld) task(input string, session agent.SessionID) agent.Run {
 
 // outcome is what a run of a CLI returns.
 type outcome struct {
-	Text, Status, Turn, Patch, Bundle, Commit, Used string
-	Usage                                           map[string]int64
-	Changed                                         []struct{ Path, Op string }
+	Text, Status, Turn, Patch, Bundle, List, Commit, Used string
+	Usage                                                 map[string]int64
+	Changed                                               []struct{ Path, Op string }
 }
 
 func (w *boxWorld) outcome(run agent.Run) (out outcome) {

@@ -1,9 +1,7 @@
 package runtime
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -71,13 +69,7 @@ func (b *toolbox) keepUsage(ctx context.Context, sb agent.Sandbox) (string, erro
 			u.Total.Add(*r.Models)
 		}
 	}
-	body, err := json.MarshalIndent(&u, "", "  ")
-	if err != nil {
-		return "", err
-	}
-	name := b.artifacts() + usageFile
-	_, err = b.keepFile(ctx, name, agent.TypeJSON, bytes.NewReader(body))
-	return name, err
+	return b.keepJSON(ctx, b.artifacts()+usageFile, &u)
 }
 
 // callsOpen waits a while until no call of a model is under way for a run, and returns how many still are.

@@ -26,6 +26,7 @@ type BoxWay struct {
 	r           *Runtime
 	job         job
 	auth        *grant.Authority
+	models      *grant.Authority // tells of refusals by itself
 	live        *liveAgent
 	egress      *egress.Egress
 	environment string
@@ -46,6 +47,7 @@ func (r *Runtime) BoxWay(ctx context.Context, sb agent.Sandbox, env agent.Enviro
 		w.job.sinks.event = w.event
 	}
 	w.auth = grant.NewAuthority(w.job.Subject, w.job.grants, r.quotas, nil) // who asks for the sandbox tells of refusals, to Refused
+	w.models = grant.NewAuthority(w.job.Subject, w.job.grants, r.quotas, w.Refused)
 	return w, nil
 }
 
@@ -227,7 +229,15 @@ func (w *BoxWay) Caller(ctx context.Context) (gateway.Caller, error) {
 	if a.Sandbox != nil && a.Sandbox.CLI != "" {
 		models = append(models, cmp.Or(a.Sandbox.Model, abi.DefaultModel))
 	}
-	return gateway.Caller{App: w.job.App, Agent: w.job.Agent, Session: w.job.Session, Run: w.job.Run, Models: models}, nil
+	return gateway.Caller{App: w.job.App, Agent: w.job.Agent, Session: w.job.Session, Run: w.job.Run, Models: models, Use: w.use}, nil
+}
+
+// use counts one use of the grants of a model. The one that the CLI asks may have none.
+func (w *BoxWay) use(ctx context.Context, model string) error {
+	if !w.models.MayModel(model) {
+		return nil
+	}
+	return w.models.Model(ctx, model)
 }
 
 // Refused writes down what the sandbox asked for and did not get, where its agent's author and the operator look.

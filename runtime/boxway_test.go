@@ -232,6 +232,27 @@ func TestBoxTraffic(t *testing.T) {
 	close(w.let)
 }
 
+// TestBoxModelLimit has the limits of grants of models count what a sandbox asks, too. The model of its CLI needs no grant.
+func TestBoxModelLimit(t *testing.T) {
+	w := newWay(t, `{"models":[{"name":"@dear","limits":{"per_day":2}}]}`)
+	who, err := w.Caller(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		if err := who.Use(t.Context(), "@cheap"); err != nil {
+			t.Errorf("the model of the CLI: %v", err)
+		}
+		if err := who.Use(t.Context(), "@dear"); n < 2 && err != nil || n == 2 && (agent.KindOf(err) != agent.Exhausted || agent.AsError(err).After <= 0) {
+			t.Errorf("use %d: %v", n+1, err)
+		}
+	}
+	if log := w.log(w.session); !slices.Contains(log, "grant.refused") {
+		t.Errorf("nothing in the session's log tells of it: %q", log)
+	}
+	close(w.let)
+}
+
 // TestBoxCaller asks for whom, and for which models, a sandbox asks.
 func TestBoxCaller(t *testing.T) {
 	w := newWay(t, `{"models":["@dear","p/*"]}`)

@@ -497,18 +497,15 @@ func (x *execution) anew(next agent.Run, why *journal.Entry) bool {
 	}
 	ctx := context.WithoutCancel(x.hard)
 	err := x.r.retry(x.hard, func(ctx context.Context) error {
-		t, err := x.theTurn(ctx)
-		if err == nil {
-			err = t.ChangeRun(ctx, instance.RunEdit{From: x.run.Status, Run: next})
-		}
-		if err == nil {
-			err = t.Commit(ctx)
-		}
-		if err != nil {
-			x.undo()
-		}
+		_, err := x.theTurn(ctx)
 		return err
 	})
+	if err == nil {
+		err = x.turn.ChangeRun(ctx, instance.RunEdit{From: x.run.Status, Run: next})
+	}
+	if err == nil {
+		err = x.r.retry(x.hard, x.turn.Commit) // of the same parts: what it has gathered is nowhere else
+	}
 	if err != nil {
 		x.r.log.WarnContext(ctx, "a run was not put back into the queue", "run", x.run.ID, "error", err)
 		return false

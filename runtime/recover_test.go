@@ -2,6 +2,8 @@ package runtime_test
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,4 +134,27 @@ func TestStopWithoutWork(t *testing.T) {
 			t.Errorf("stopping took %s", d)
 		}
 	})
+}
+
+// That a life was lost is written down although the first attempt at that fails: else the run would have another life than it is to have.
+func TestLostLifeIsWrittenAgain(t *testing.T) {
+	var lives atomic.Int64
+	var fails atomic.Bool // the next commit
+	r := newRig(t, map[string]runtimetest.Func{
+		"work": func(context.Context, host.Call) (agent.Payload, error) {
+			fails.Store(lives.Add(1) == 1)
+			return agent.Payload{}, agent.Errorf(agent.Unavailable, "it is lost")
+		},
+	}, nil)
+	r.fault = func(op faultkv.Op) (f faultkv.Fault) {
+		if op.Kind == faultkv.Get && op.Touches("meta/commit") && fails.CompareAndSwap(true, false) {
+			f.Err = faultkv.ErrFault
+		}
+		return f
+	}
+	r.start()
+	run := r.wait(r.run("a", "work", "").ID)
+	if run.Status != agent.RunFailed || !strings.HasPrefix(run.Error.Msg, "the run was lost twice in a row: life 1: it is lost; ") || lives.Load() != 2 {
+		t.Errorf("after %d lives it is %s: %+v", lives.Load(), run.Status, run.Error)
+	}
 }

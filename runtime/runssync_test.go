@@ -146,3 +146,60 @@ func takenOver(t *testing.T) {
 		t.Errorf("it went on: %v", err)
 	}
 }
+
+// A life goes on where its own process has forgotten the instance, which nobody used for a while, and has acquired it anew: also after a life that was lost,
+// and after a pause.
+func TestRunOfAnInstanceAcquiredAnew(t *testing.T) { synctest.Test(t, acquiredAnew) }
+
+func acquiredAnew(t *testing.T) {
+	var lives atomic.Int64
+	funcs := map[string]runtimetest.Func{
+		"pay": func(context.Context, host.Call) (agent.Payload, error) {
+			time.Sleep(time.Minute)
+			return agent.Text("paid"), nil
+		},
+		"work": func(ctx context.Context, c host.Call) (out agent.Payload, err error) {
+			life := lives.Add(1)
+			for i := range 4 {
+				if _, err := runtimetest.CallAgent(ctx, c, "payer", "pay", agent.Text("")); err != nil {
+					return out, err
+				}
+				if out, err = number(count(ctx, c, "worked")); err != nil {
+					return out, err
+				}
+				if life == 1 {
+					return out, agent.Errorf(agent.Unavailable, "the first life is lost")
+				}
+				if _, err := ask[struct{}](ctx, c, abi.CallSleep, abi.Sleep{For: int64(i) * 600}); err != nil {
+					return out, err
+				}
+			}
+			return out, nil
+		},
+	}
+	w := &world{rig: newRig(t, funcs, nil)}
+	long := agent.Limits{Wall: time.Hour}
+	w.agent(agent.Agent{Name: "payer", Limits: long})
+	w.agent(agent.Agent{Name: "caller", Grants: agent.AgentGrants("payer"), Limits: long})
+	w.start()
+	run, _, err := w.StartRun(t.Context(), app, runtime.RunRequest{Agent: "caller", Function: "work", Key: "k", Input: agent.Text("")}, store.Once{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquired := w.Stats().Durable.Acquired
+	wait(150 * time.Second) // in the second life, while it pays for the second time
+	if _, err := w.PauseRuns(t.Context(), app, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	run = w.until(run, agent.EventRunPaused)
+	if _, err := w.ResumeRuns(t.Context(), app, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	wait(10 * time.Minute)
+	if got := w.output(run); got != "4" {
+		t.Errorf("output %s", got)
+	}
+	if n := w.Stats().Durable.Acquired - acquired; n < 4 {
+		t.Errorf("the instance was acquired anew %d times", n)
+	}
+}

@@ -48,6 +48,7 @@ type Options struct {
 	Log       *slog.Logger     // nil means nowhere
 	Workers   int              // runs executed at once; four for each processor, at least 16
 	Grace     time.Duration    // how long runs may go on once Run is told to stop; 10 s
+	BoxTold   int64            // bytes of events that a sandbox may tell in one run; 256 MiB
 	Outside   time.Duration    // how long a run at rest keeps its cell for what it has asked of others; 10 s
 	Limits    agent.Limits     // what an agent gets that asks for nothing; agent.DefaultLimits
 	MaxLimits agent.Limits     // the most an agent may ask; agent.MaxLimits
@@ -122,6 +123,7 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	opts.Limits = opts.Limits.Or(agent.DefaultLimits())
 	opts.MaxLimits = opts.MaxLimits.Or(agent.MaxLimits())
 	opts.Outside = cmp.Or(opts.Outside, 10*time.Second)
+	opts.BoxTold = cmp.Or(opts.BoxTold, 256<<20)
 	opts.LogLines = cmp.Or(opts.LogLines, 10_000)
 	opts.Window = cmp.Or(opts.Window, 1<<20)
 	r := &Runtime{

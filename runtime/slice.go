@@ -44,10 +44,7 @@ func (x *execution) again(ctx context.Context) (*durable.Turn, error) {
 		return nil, err
 	}
 	epoch := t.Info().Fence.Epoch
-	x.r.mu.Lock()
-	newest := x.r.active[x.run.ID] == x // else the run goes on in a later life of this process
-	x.r.mu.Unlock()
-	if x.epoch.Load() == epoch || !newest {
+	if x.epoch.Load() == epoch || !x.newest() {
 		return t, nil
 	}
 	run, err := x.r.store.Run(ctx, x.run.App, x.run.ID)
@@ -61,6 +58,13 @@ func (x *execution) again(ctx context.Context) (*durable.Turn, error) {
 	}
 	x.epoch.Store(epoch)
 	return t, nil
+}
+
+// newest reports that the run does not go on in a later life of this process. One that begins makes itself known before it enters the instance.
+func (x *execution) newest() bool {
+	x.r.mu.Lock()
+	defer x.r.mu.Unlock()
+	return x.r.active[x.run.ID] == x
 }
 
 // theTurn returns the turn of the slice, which begins when something of the instance is asked for, and lasts until the code comes to rest.

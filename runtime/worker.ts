@@ -31,6 +31,8 @@ interface Outcome {
   /** Path among the files of the session, when something was changed. */
   patch?: string;
   bundle?: string;
+  /** Path among the files of the session: the changed files as JSON. */
+  list?: string;
   commit?: string;
   changed: SandboxChange[];
 }
@@ -78,10 +80,10 @@ export default async function work(input: unknown, ctx: Context): Promise<Outcom
   if (box.keep === "pet" && done.session !== undefined && done.session !== resume) await storage.set(kept, done.session);
   const commit = task.commit === true ? firstLine(task.task) : task.commit || undefined;
   const diff = await box.diff({ commit, branch: task.branch });
-  const { patch, bundle, changed, usage: used } = diff;
+  const { patch, bundle, list, changed, usage: used } = diff;
   if (done.status === "failed") {
-    if (changed.length > 0) emit("sandbox.changes", { patch, bundle, changed, used });
+    if (changed.length > 0) emit("sandbox.changes", { patch, bundle, list, changed, used });
     throw new SkepError(done.fault?.kind ?? "failed", `${box.cli} has failed: ${done.fault?.message ?? done.reason ?? "it does not say why"}`, undefined, done.fault?.hint);
   }
-  return { text: done.text, status: done.status, turn: done.turn, usage: done.usage, used, patch, bundle, commit: diff.commit, changed };
+  return { text: done.text, status: done.status, turn: done.turn, usage: done.usage, used, patch, bundle, list, commit: diff.commit, changed };
 }

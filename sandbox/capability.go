@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -69,6 +71,14 @@ func Meaning(name string) string {
 
 // ErrUnavailable is in the chain of an error about a capability that is missing.
 var ErrUnavailable = errors.New("a capability is missing")
+
+// NoRuntime is the error of a provider that has other runtimes than the one that is asked for. The hint says where they are named.
+func NoRuntime(provider, runtime string, has []string, hint string) error {
+	return &agent.Error{
+		Kind: agent.Invalid, Err: ErrUnavailable, Hint: hint,
+		Msg: fmt.Sprintf("%s: %s has no runtime %q; it has %s", agent.SandboxUnavailable, provider, runtime, cmp.Or(strings.Join(has, ", "), "its own alone")),
+	}
+}
 
 // Admit returns nil when p has all of needs, else an Invalid error that wraps ErrUnavailable and names each that is missing, and why.
 func Admit(p agent.SandboxProvider, needs []string) error {

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -65,6 +66,16 @@ func (r *Request) Handle() Handle {
 // Labels are those of the box of r.
 func (r *Request) Labels() map[string]string {
 	return map[string]string{OwnerLabel: r.Owner, BoxLabel: string(r.ID), GenerationLabel: fmt.Sprint(r.Generation)}
+}
+
+// CheckFiles refuses a request whose files of the host, which are to be mounted, this process does not see. The hint is the provider's.
+func (r *Request) CheckFiles(provider, hint string) error {
+	for _, path := range []string{r.Sockets, r.Driver} {
+		if _, err := os.Stat(path); err != nil {
+			return &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf("%s: %s, which is to be mounted into the box, is not there", provider, path), Err: err, Hint: hint}
+		}
+	}
+	return nil
 }
 
 // State is what a provider sees of a box.

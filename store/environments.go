@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -93,7 +91,7 @@ func sameEnvironment(a, b agent.Environment) bool {
 
 // Environment returns an environment: NAME for its newest revision, or NAME@REVISION. A revision can be read also when the environment was deleted.
 func (s *Store) Environment(ctx context.Context, app agent.App, name string) (env agent.Environment, err error) {
-	base, rev, err := parseEnvironment(name)
+	base, rev, err := agent.SplitEnvironment(name)
 	if err != nil {
 		return env, err
 	}
@@ -108,22 +106,6 @@ func (s *Store) Environment(ctx context.Context, app agent.App, name string) (en
 		return err
 	})
 	return env, err
-}
-
-// parseEnvironment reads NAME or NAME@REVISION. rev is 0 for the newest.
-func parseEnvironment(s string) (name string, rev int64, err error) {
-	name, text, found := strings.Cut(s, "@")
-	if err := agent.CheckName("environment", name); err != nil {
-		return "", 0, err
-	}
-	if found {
-		if rev, err = strconv.ParseInt(text, 10, 64); err != nil || rev < 1 || strconv.FormatInt(rev, 10) != text {
-			return "", 0, &agent.Error{
-				Kind: agent.Invalid, Msg: fmt.Sprintf("%.80q is no revision of environment %q", text, name), Hint: "write NAME, or NAME@NUMBER with a number from 1",
-			}
-		}
-	}
-	return name, rev, nil
 }
 
 // readEnvironment reads a revision, or the newest one with 0.
@@ -210,7 +192,7 @@ func (s *Store) DeleteEnvironment(ctx context.Context, app agent.App, name strin
 // FreezeEnvironment returns the revision of an environment that a session stays with: the newest one when the session asks for the first time, and the
 // same ever after, whatever becomes of the environment. A revision that is named is returned as it is.
 func (s *Store) FreezeEnvironment(ctx context.Context, app agent.App, session agent.SessionID, name string) (env agent.Environment, err error) {
-	base, rev, err := parseEnvironment(name)
+	base, rev, err := agent.SplitEnvironment(name)
 	if err != nil || rev > 0 {
 		if err == nil {
 			env, err = s.Environment(ctx, app, name)

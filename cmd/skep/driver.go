@@ -49,7 +49,7 @@ func driverFile(named string) (string, error) {
 		return "", agent.Wrap(agent.Invalid, err, "where this program is cannot be told, so it cannot be the driver of sandboxes")
 	}
 	for _, file := range []string{filepath.Join(filepath.Dir(self), "skep-driver"), filepath.Join(filepath.Dir(self), "..", "lib", "skep", "skep-driver")} {
-		if _, err := os.Stat(file); err == nil {
+		if exists(file) {
 			return file, checkDriver(file)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -57,39 +57,16 @@ func environmentFields(e agent.Environment) []string {
 	for _, t := range e.Network {
 		network = append(network, t.String())
 	}
-	reach := strings.Join(network, ", ")
-	if reach == "" {
-		reach = "models only"
-	}
 	return []string{
 		"name", e.Name, "revision", strconv.FormatInt(e.Revision, 10), "description", e.Description, "image", e.Image, "provider", e.Provider, "runtime", e.Runtime,
-		"packages", strings.Join(e.Packages, ", "), "setup", e.Setup, "variables", strings.Join(vars, ", "), "may reach", reach, "requires", strings.Join(e.Requires, ", "),
-		"size", sandboxSize(e.Size), "idle", longest(e.Idle, agent.DefaultSandboxIdle), "life", longest(e.Life, agent.DefaultSandboxLife), "created", when(e.Created),
+		"packages", strings.Join(e.Packages, ", "), "setup", e.Setup, "variables", strings.Join(vars, ", "), "may reach", or(strings.Join(network, ", "), "models only"), "requires", strings.Join(e.Requires, ", "),
+		"size", sandboxSize(e.Size), "idle", cmp.Or(e.Idle, agent.DefaultSandboxIdle).String(), "life", cmp.Or(e.Life, agent.DefaultSandboxLife).String(), "created", when(e.Created),
 	}
-}
-
-func longest(d, unless time.Duration) string {
-	if d == 0 {
-		d = unless
-	}
-	return d.String()
 }
 
 func sandboxSize(s agent.SandboxSize) string {
-	memory, cpus, pids, disk := int64(agent.DefaultSandboxMemory), float64(agent.DefaultSandboxCPUs), int64(agent.DefaultSandboxPids), int64(agent.DefaultSandboxDisk)
-	if s.Memory > 0 {
-		memory = s.Memory
-	}
-	if s.CPUs > 0 {
-		cpus = s.CPUs
-	}
-	if s.Pids > 0 {
-		pids = s.Pids
-	}
-	if s.Disk > 0 {
-		disk = s.Disk
-	}
-	return fmt.Sprintf("memory %s, %s processors, %d processes, disk %s", size(memory), strconv.FormatFloat(cpus, 'g', -1, 64), pids, size(disk))
+	return fmt.Sprintf("memory %s, %s processors, %d processes, disk %s", size(cmp.Or(s.Memory, agent.DefaultSandboxMemory)),
+		strconv.FormatFloat(cmp.Or(s.CPUs, agent.DefaultSandboxCPUs), 'g', -1, 64), cmp.Or(s.Pids, agent.DefaultSandboxPids), size(cmp.Or(s.Disk, agent.DefaultSandboxDisk)))
 }
 
 func newEnvironmentSet(c *cli) *cobra.Command {

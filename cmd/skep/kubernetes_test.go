@@ -4,8 +4,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,12 +18,7 @@ import (
 // TestKubernetes runs the scripts in testdata/kubernetes, with KUBECONFIG of a cluster whose node runs pods in Docker.
 func TestKubernetes(t *testing.T) {
 	host := dockertest.Host(t)
-	driver := filepath.Join(t.TempDir(), "skep-driver")
-	build := exec.Command("go", "build", "-o", driver, "../skep-driver")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	driver := dockertest.Static(t, "github.com/skep-dev/skep/cmd/skep-driver")
 	sockets, err := os.MkdirTemp("", "skep")
 	if err != nil {
 		t.Fatal(err)

@@ -110,7 +110,7 @@ func (o *sandboxOptions) provider() (sandbox.Provider, error) {
 		return nil, nil
 	case sandboxAuto:
 		if o.host == "" && os.Getenv("DOCKER_HOST") == "" {
-			if _, err := os.Stat("/var/run/docker.sock"); err != nil {
+			if !exists("/var/run/docker.sock") {
 				return nil, nil
 			}
 		}

@@ -78,7 +78,7 @@ func newSandboxLs(c *cli) *cobra.Command {
 func (c *cli) receives(cmd *cobra.Command, what string, open func(context.Context, *client.Client, []string) (io.ReadCloser, error)) *cobra.Command {
 	var to string
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := os.Stat(to); to != "" && err == nil {
+		if to != "" && exists(to) {
 			return &agent.Error{Kind: agent.Exists, Msg: to + " is there already", Hint: "name another file with -o"}
 		}
 		cl, err := c.client()

@@ -55,7 +55,7 @@ func (o *kubeOptions) cluster() (kube.Cluster, error) {
 	file := o.config
 	if file == "" {
 		for _, f := range filepath.SplitList(os.Getenv("KUBECONFIG")) {
-			if _, err := os.Stat(f); err == nil && file == "" {
+			if file == "" && exists(f) {
 				file = f
 			}
 		}

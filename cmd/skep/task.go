@@ -60,12 +60,9 @@ func (f *taskFlags) worker(cmd *cobra.Command, cl *client.Client, args []string)
 		return false, usageError("--%s is for an agent whose work a CLI does in a sandbox, and %s is none: see skep agent create --help for --cli", given, a.Name)
 	case works && len(args) != 2:
 		return false, usageError("say what it is to do, in one argument: skep run %s \"TASK\"", a.Name)
-	case f.patch != "":
-		if _, err := os.Stat(f.patch); err == nil {
-			return false, &agent.Error{Kind: agent.Exists, Msg: f.patch + " is there already", Hint: "name another file with --patch"}
-		}
-	}
-	if f.apply && (f.repo == "" || isURL(f.repo) || f.commit != "") {
+	case f.patch != "" && exists(f.patch):
+		return false, &agent.Error{Kind: agent.Exists, Msg: f.patch + " is there already", Hint: "name another file with --patch"}
+	case f.apply && (f.repo == "" || isURL(f.repo) || f.commit != ""):
 		return false, usageError("--apply is for a folder of yours: give --repo FOLDER, and no --commit")
 	}
 	return works, nil

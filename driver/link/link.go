@@ -45,6 +45,9 @@ type Options struct {
 // ErrLost is in the chain of what says that a driver has gone.
 var ErrLost = errors.New("the driver is lost")
 
+// ErrTooMuch is in the chain of what Options.Events says of a driver that tells more than it may. The driver is lost then.
+var ErrTooMuch = errors.New("the driver tells too much")
+
 // Bounds of a Link.
 const (
 	maxCommands = 1024 // that wait for a reply
@@ -154,13 +157,6 @@ func (l *Link) Err() error {
 		return l.why
 	}
 	return nil
-}
-
-// Heard returns when the driver said its last word; zero when it never did.
-func (l *Link) Heard() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.heard
 }
 
 // Acked returns the number of the newest event that is stored.

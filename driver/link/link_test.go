@@ -388,6 +388,20 @@ func TestFlood(t *testing.T) {
 	close(release)
 }
 
+// A driver of whose events there are too many is lost.
+func TestTooMuch(t *testing.T) {
+	p := newPlane(t, nil)
+	p.events = func() error { return &agent.Error{Kind: agent.Exhausted, Msg: "that is enough", Err: link.ErrTooMuch} }
+	c := p.join(nil)
+	if err := c.ws.Write(ctx(t), websocket.MessageText, mustEncode(events(1, "x"))); err != nil {
+		t.Fatal(err)
+	}
+	p.await("it was not lost", func() bool { return p.link.Err() != nil })
+	if err := p.link.Err(); !errors.Is(err, link.ErrLost) || agent.KindOf(err) != agent.Exhausted || !strings.Contains(err.Error(), "that is enough") {
+		t.Error(err)
+	}
+}
+
 // A silent driver is lost; one that waits because we do not store is not.
 func TestSilence(t *testing.T) {
 	p := newPlane(t, func(o *link.Options) { o.LostAfter = 100 * time.Millisecond })

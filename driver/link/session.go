@@ -383,6 +383,9 @@ func (s *session) storeBatch(b *driver.EventsBody) error {
 	if last > acked {
 		list := b.List[acked+1-b.First:]
 		if err := l.o.Events(s.ctx, acked+1, list); err != nil {
+			if errors.Is(err, ErrTooMuch) {
+				l.lose(err)
+			}
 			return fmt.Errorf("store the events of a driver: %w", err)
 		}
 		l.mu.Lock()

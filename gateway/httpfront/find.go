@@ -8,16 +8,15 @@ import (
 	"github.com/skep-dev/skep/gateway/wire"
 )
 
-// find returns the protocol of a path and what it asks for; NoOp for a path that is none, with the protocol in whose form that is best told. Paths of
+// Find returns the protocol of a path and what it asks for; NoOp for a path that is none, with the protocol in whose form that is best told. Paths of
 // OpenAI are there without /v1, too: its SDKs' base URLs end in it, and others' do not.
-func find(method, path string, header http.Header) (agent.Protocol, wire.Op) {
+func Find(method, path string, header http.Header) (agent.Protocol, wire.Op) {
 	asks := method == http.MethodPost
 	looks := method == http.MethodGet
 	if below, ok := strings.CutPrefix(path, "/v1beta/models"); ok {
-		name, named := strings.CutPrefix(below, "/")
-		named = named && name != ""
+		named := strings.HasPrefix(below, "/")
 		switch {
-		case asks && named && strings.HasSuffix(name, ":countTokens"):
+		case asks && named && strings.HasSuffix(below, ":countTokens"):
 			return agent.GeminiProtocol, wire.Count
 		case asks && named:
 			return agent.GeminiProtocol, wire.Generate

@@ -1,13 +1,13 @@
 // Package httpfront puts the gateway of models behind net/http: the paths of all protocols, keys where each has them, errors in each one's own form, and
-// streams that are flushed piece by piece. Package api does the same behind its own server.
+// streams that are flushed piece by piece. Package api does the same behind its own server, with Find and HeaderKey.
 package httpfront
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,15 +37,18 @@ func New(o *Options) *Front { return &Front{*o} }
 
 // Key is the key of a request, wherever one of the protocols has it; "" when there is none.
 func Key(r *http.Request) string {
-	if scheme, v, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") && v != "" {
-		return strings.TrimSpace(v)
-	}
-	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
-		if v := r.Header.Get(name); v != "" {
-			return v
-		}
+	if v := HeaderKey(r.Header.Get); v != "" {
+		return v
 	}
 	return r.URL.Query().Get("key")
+}
+
+// HeaderKey is Key of the header alone, whose fields get returns.
+func HeaderKey(get func(name string) string) string {
+	if scheme, v, _ := strings.Cut(get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") && v != "" {
+		return strings.TrimSpace(v)
+	}
+	return cmp.Or(get("X-Api-Key"), get("X-Goog-Api-Key"))
 }
 
 // ServeHTTP answers one request. It panics with http.ErrAbortHandler when the answer could not be brought to its end, so that nobody takes what came for
@@ -57,7 +60,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead && (path == "" || path == "/") { // clients probe
 		return
 	}
-	p, op := find(r.Method, path, r.Header)
+	p, op := Find(r.Method, path, r.Header)
 	if op == wire.NoOp {
 		f.refuse(p, agent.Errorf(agent.NotFound, "there is no %s %.200s among the paths of models", r.Method, path), to)
 		return
@@ -72,12 +75,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.refuse(p, err, to)
 		return
 	}
-	retry, err := strconv.Atoi(r.Header.Get("X-Stainless-Retry-Count"))
-	if err != nil || retry < 0 {
-		retry = 0
-	}
 	f.end(f.o.Gateway.Serve(r.Context(), who, &gateway.Request{
-		Protocol: p, Op: op, Path: path, Query: r.URL.RawQuery, Header: r.Header, Body: body, Retry: retry,
+		Protocol: p, Op: op, Path: path, Query: r.URL.RawQuery, Header: r.Header, Body: body,
 	}, to), to)
 }
 

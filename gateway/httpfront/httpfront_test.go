@@ -159,6 +159,7 @@ func TestErrors(t *testing.T) {
 		{"POST", "/ai/v1/messages/batches", "{}", goodKey, 404, "error.type"},
 		{"GET", "/ai/v1/messages", "", goodKey, 404, "error.type"},
 		{"PUT", "/ai/v1beta/models", "", goodKey, 404, "error.status"},
+		{"POST", "/ai/v1beta/models/", geminiBody, goodKey, 400, "error.status"},
 		{"POST", "/ai/v1/v1/chat/completions", "{}", goodKey, 404, "error.message"},
 		{"POST", "/ai/v2/x", "{}", goodKey, 404, "error.message"},
 		{"POST", "/ai/v1/chat/completions", `{"model":"p/other","messages":[{"role":"user","content":"hi"}]}`, goodKey, 403, "error.message"},

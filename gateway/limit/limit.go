@@ -111,6 +111,22 @@ func (l *Limiter) app(name agent.App) *counts {
 	return c
 }
 
+// lock locks the counts of an app, brought up to its limits of now. The caller unlocks them, unless there is an error.
+func (l *Limiter) lock(ctx context.Context, app agent.App) (c *counts, now time.Time, err error) {
+	limits, err := l.limits(ctx, app)
+	if err != nil {
+		return nil, now, err
+	}
+	c = l.app(app)
+	c.mu.Lock()
+	now = l.now()
+	if err := l.refresh(ctx, c, app, limits, now); err != nil {
+		c.mu.Unlock()
+		return nil, now, err
+	}
+	return c, now, nil
+}
+
 // Hold is what one call may use. It must be settled or released; what comes after the first of these does nothing.
 type Hold struct {
 	of      *counts
@@ -145,17 +161,11 @@ func (l *Limiter) Hold(ctx context.Context, a Ask) (*Hold, error) {
 
 // hold is Hold of the limits of one app, or of all together.
 func (l *Limiter) hold(ctx context.Context, app agent.App, a Ask) (*Hold, error) {
-	limits, err := l.limits(ctx, app)
+	c, now, err := l.lock(ctx, app)
 	if err != nil {
 		return nil, err
 	}
-	c := l.app(app)
-	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := l.now()
-	if err := l.refresh(ctx, c, app, limits, now); err != nil {
-		return nil, err
-	}
 	h := &Hold{of: c, ask: a, at: now, now: l.now}
 	var refusal error
 	for _, r := range c.rules {

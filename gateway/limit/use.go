@@ -11,17 +11,11 @@ import (
 // Use returns what is used of a limit now, by those who have used any of it, the most frequent first: of an app's own limits, and of Org those of all apps
 // together. It is NotFound when there is no such limit.
 func (l *Limiter) Use(ctx context.Context, app agent.App, name string) ([]agent.LimitUse, error) {
-	limits, err := l.limits(ctx, app)
+	c, now, err := l.lock(ctx, app)
 	if err != nil {
 		return nil, err
 	}
-	c := l.app(app)
-	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := l.now()
-	if err := l.refresh(ctx, c, app, limits, now); err != nil {
-		return nil, err
-	}
 	at := slices.IndexFunc(c.rules, func(r *rule) bool { return r.Name == name })
 	if at < 0 {
 		return nil, agent.Errorf(agent.NotFound, "there is no limit %.80q", name)

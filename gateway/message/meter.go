@@ -40,11 +40,14 @@ func (m *streamMeter) State() wire.MeterState {
 }
 
 func (m *streamMeter) frame(name string, data []byte) {
+	if name == "ping" {
+		return
+	}
 	if _, text, ok := textDelta(data); ok {
 		m.chars(len(text))
 		return
 	}
-	if name == "ping" || !raw.Valid(data) {
+	if !raw.Valid(data) {
 		return
 	}
 	v := gjson.ParseBytes(data)

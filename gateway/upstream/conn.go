@@ -30,9 +30,9 @@ type conn struct {
 	raw   syscall.RawConn // nil where the socket cannot be asked
 	r     *bufio.Reader
 	w     *bufio.Writer
-	used  bool      // it has made an exchange before
-	since time.Time // when it became idle
+	since time.Time // when it became idle; zero in its first exchange
 	wrote int64     // of the request
+	cut   error     // by which a write failed
 	left  int64     // bytes that the head of the response may still have; below zero, it has been read
 }
 
@@ -68,6 +68,7 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.wrote += int64(n)
+	c.cut = err
 	return n, err
 }
 
@@ -117,10 +118,14 @@ func refusedToRead(err error) bool {
 // send writes a request.
 func (c *conn) send(r *http.Request) error {
 	c.w.Reset(c)
-	if err := r.Write(c.w); err != nil {
-		return err
+	err := r.Write(c.w)
+	if err == nil {
+		err = c.w.Flush()
 	}
-	return c.w.Flush()
+	if c.cut != nil { // net/http makes one of the body's of it, which does not tell what it was
+		return c.cut
+	}
+	return err
 }
 
 // answer reads the head of a response.

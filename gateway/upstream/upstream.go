@@ -91,7 +91,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		switch {
 		case err == nil:
 			return res, nil
-		case !c.used || c.wrote > 0 || r.GetBody == nil || r.Context().Err() != nil:
+		case c.since.IsZero() || c.wrote > 0 || r.GetBody == nil || r.Context().Err() != nil:
 			return nil, err
 		}
 		again := *r
@@ -154,24 +154,32 @@ func (t *Transport) take(to place) *conn {
 
 // put keeps a connection for the next exchange, or closes it where enough are kept.
 func (t *Transport) put(c *conn) {
-	c.since = time.Now()
+	if !t.kept(c) {
+		_ = c.Conn.Close()
+	}
+}
+
+// kept puts a connection among the idle ones, if there is room.
+func (t *Transport) kept(c *conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := t.idle[c.to]
 	if t.count >= t.most || len(list) >= t.perHost {
-		_ = c.Conn.Close()
-		return
+		return false
 	}
-	c.used = true
+	c.since = time.Now()
 	t.idle[c.to] = append(list, c)
 	t.count++
 	if t.sweep == nil {
 		t.sweep = time.AfterFunc(t.rest, t.drop)
 	}
+	return true
 }
 
 // drop closes connections that have been idle for too long.
 func (t *Transport) drop() {
+	var old []*conn
+	defer func() { closeAll(old) }()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -179,9 +187,9 @@ func (t *Transport) drop() {
 	for to, list := range t.idle {
 		n := 0
 		for n < len(list) && now.Sub(list[n].since) >= t.rest {
-			_ = list[n].Conn.Close()
 			n++
 		}
+		old = append(old, list[:n]...)
 		t.count -= n
 		if list = slices.Delete(list, 0, n); len(list) == 0 {
 			delete(t.idle, to)
@@ -202,17 +210,24 @@ func (t *Transport) drop() {
 
 // CloseIdleConnections closes the connections that nobody uses.
 func (t *Transport) CloseIdleConnections() {
+	var old []*conn
+	defer func() { closeAll(old) }()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, list := range t.idle {
-		for _, c := range list {
-			_ = c.Conn.Close()
-		}
+		old = append(old, list...)
 	}
 	clear(t.idle)
 	t.count = 0
 	if t.sweep != nil {
 		t.sweep.Stop()
 		t.sweep = nil
+	}
+}
+
+// closeAll closes connections. mu is not held: to end TLS, something is written, for which a provider may let us wait.
+func closeAll(list []*conn) {
+	for _, c := range list {
+		_ = c.Conn.Close()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,6 +152,49 @@ func TestClosedConnectionIsReplaced(t *testing.T) {
 	}
 }
 
+// What nobody can ask whether it is still open is replaced when nothing can be written to it.
+func TestClosedPipeIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opened := 0
+		tr := made(t, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			opened++
+			ours, theirs := net.Pipe()
+			go func() {
+				defer theirs.Close()
+				if q, err := http.ReadRequest(bufio.NewReader(theirs)); err == nil {
+					_, _ = io.Copy(io.Discard, q.Body)
+				}
+				_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			}()
+			return ours, nil
+		}})
+		for want := 1; want <= 2; want++ {
+			if got := asked(t, tr, "http://provider.test/", "x"); got != "200 ok" || opened != want {
+				t.Errorf("%s, %d connections", got, opened)
+			}
+			synctest.Wait()
+		}
+		tr.CloseIdleConnections()
+	})
+}
+
+// Neither a request that is written here nor one that a goroutine of its own writes goes on once it is given up.
+func TestCancelEndsWriting(t *testing.T) {
+	why := errors.New("enough")
+	for _, size := range []int{100, apart + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe() // which nobody reads
+			defer theirs.Close()
+			tr := made(t, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Minute, func() { cancel(why) })
+			if _, err := post(ctx, t, tr, "http://provider.test/", strings.Repeat("x", size)); !errors.Is(err, why) {
+				t.Errorf("%d bytes: %v", size, err)
+			}
+		})
+	}
+}
+
 func TestCancelEndsAnExchange(t *testing.T) {
 	began, over := make(chan struct{}), make(chan struct{})
 	s, _ := counted(t, func(w http.ResponseWriter, r *http.Request) {
@@ -203,6 +247,50 @@ func TestAnswerBeforeTheRequestWasRead(t *testing.T) {
 	}
 	if n := opened.Load(); n > 2 {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// deaf is a connection whose other side takes the beginning of what is written, and no more.
+type deaf struct {
+	net.Conn
+	took int
+}
+
+func (d *deaf) Write(p []byte) (int, error) {
+	n := min(len(p), 1000-d.took)
+	d.took += n
+	if n < len(p) {
+		return n, syscall.EPIPE
+	}
+	return n, nil
+}
+
+// The same of a request that is written before the answer is read.
+func TestAnswerToHalfARequest(t *testing.T) {
+	for says, want := range map[string]string{
+		"HTTP/1.1 413 Request Entity Too Large\r\nContent-Length: 9\r\n\r\ntoo large": "413 too large",
+		"": syscall.EPIPE.Error(),
+	} {
+		ours, theirs := net.Pipe()
+		go func() {
+			_, _ = io.WriteString(theirs, says)
+			_ = theirs.Close()
+		}()
+		tr := made(t, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return &deaf{Conn: ours}, nil }})
+		res, err := post(t.Context(), t, tr, "http://provider.test/", strings.Repeat("x", 100_000))
+		if says == "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Error(err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(res.Body)
+		if got := strconv.Itoa(res.StatusCode) + " " + string(b); err != nil || got != want || kept(tr) != 0 {
+			t.Errorf("%s, %v, %d are kept", got, err, kept(tr))
+		}
 	}
 }
 

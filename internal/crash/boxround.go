@@ -216,7 +216,7 @@ func (r *boxRound) workBoxes(working, ctx context.Context, i int, session agent.
 	}
 }
 
-// startJob starts a run, and asks again under the same name until that is acknowledged.
+// startJob starts a run.
 func (r *boxRound) startJob(ctx context.Context, j *job) error {
 	text, err := json.Marshal(j.plan)
 	if err != nil {
@@ -234,19 +234,7 @@ func (r *boxRound) startJob(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	for {
-		again, err := r.server.post(ctx, "/v1/runs", "job "+j.Name, body, &j.run)
-		if err == nil || !again || ctx.Err() != nil {
-			return err
-		}
-		r.note("starts asked for again")
-		if err := sleep(ctx, glance); err != nil {
-			return err
-		}
-		if err := r.waitUp(ctx); err != nil {
-			return err
-		}
-	}
+	return r.insist(ctx, "/v1/runs", "job "+j.Name, body, &j.run)
 }
 
 func (r *boxRound) followJob(ctx context.Context, j *job) error {

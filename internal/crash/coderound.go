@@ -157,33 +157,21 @@ func (r *codeRound) workCode(working, ctx context.Context, i int, rng *rand.Rand
 	}
 }
 
-// startScript starts a script, and asks again under the same name until that is acknowledged.
+// startScript starts a script.
 func (r *codeRound) startScript(ctx context.Context, s *script) error {
 	body, err := json.Marshal(map[string]any{"code": s.text, "tools": []string{ledgerName + ".*"}, "wait": 0})
 	if err != nil {
 		return err
 	}
-	for {
-		var out struct {
-			Run agent.RunID `json:"run"`
-		}
-		again, err := r.server.post(ctx, "/v1/code", "script "+s.name, body, &out)
-		if err == nil {
-			s.run.ID = out.Run
-			r.note("scripts")
-			return nil
-		}
-		if !again || ctx.Err() != nil {
-			return err
-		}
-		r.note("starts asked for again")
-		if err := sleep(ctx, glance); err != nil {
-			return err
-		}
-		if err := r.waitUp(ctx); err != nil {
-			return err
-		}
+	var out struct {
+		Run agent.RunID `json:"run"`
 	}
+	if err := r.insist(ctx, "/v1/code", "script "+s.name, body, &out); err != nil {
+		return err
+	}
+	s.run.ID = out.Run
+	r.note("scripts")
+	return nil
 }
 
 // follow waits until a script has ended, and says what became of calls whose effect nobody knows.
@@ -223,18 +211,9 @@ func (r *codeRound) resolve(ctx context.Context, s *script) error {
 		r.fail("script %s: it is uncertain about call %d, of %s with %+v", s.name, n, tool, p)
 		return errors.New("that call cannot be uncertain")
 	}
-	lines, err := readLedger(r.ledger)
+	say, err := r.resolution(n, p.Name)
 	if err != nil {
 		return err
-	}
-	say := agent.Resolution{Call: n, Action: "retry"}
-	for _, l := range lines {
-		if l.Name == p.Name {
-			say.Action = "answer"
-			if say.Output, err = json.Marshal(l.posting); err != nil {
-				return err
-			}
-		}
 	}
 	if say.Action == "retry" && c.gives {
 		say.Action, say.Error = "fail", "it was not made"

@@ -13,8 +13,7 @@ import (
 // heldEvents is how many events a run that is held waits for.
 const heldEvents = 2
 
-// holdUp starts a run that waits for events or for a person, and asks again under the same name until that is acknowledged: else nobody could end
-// its wait. Then it sends the events.
+// holdUp starts a run that waits for events or for a person, for sure: else nobody could end its wait. Then it sends the events.
 func (c *caller) holdUp(ctx context.Context, o *op, in map[string]any) error {
 	function := "held"
 	if o.kind == asking {
@@ -30,21 +29,8 @@ func (c *caller) holdUp(ctx context.Context, o *op, in map[string]any) error {
 		return err
 	}
 	var run agent.Run
-	for {
-		again, err := c.server.post(ctx, "/v1/runs", "run "+o.name, body, &run)
-		if err == nil {
-			break
-		}
-		if !again || ctx.Err() != nil {
-			return agent.Wrap(agent.Internal, err, "a run was not started")
-		}
-		c.note("made again")
-		if err := sleep(ctx, glance); err != nil {
-			return err
-		}
-		if err := c.waitUp(ctx); err != nil {
-			return err
-		}
+	if err := c.insist(ctx, "/v1/runs", "run "+o.name, body, &run); err != nil {
+		return agent.Wrap(agent.Internal, err, "a run was not started")
 	}
 	o.run = run.ID
 	if o.kind == held {
@@ -121,21 +107,25 @@ func (r *round) resolveRun(ctx context.Context, cl *client.Client, run agent.Run
 	if of == nil || run.Wait == nil {
 		return fmt.Errorf("run %s is uncertain, and has no call that may be: %+v", run.ID, run.Wait)
 	}
-	lines, err := readLedger(r.ledger)
+	say, err := r.resolution(run.Wait.Call, of.name)
 	if err != nil {
 		return err
-	}
-	say := agent.Resolution{Call: run.Wait.Call, Action: "retry"}
-	for _, l := range lines {
-		if l.Name == of.name {
-			say.Action = "answer"
-			if say.Output, err = json.Marshal(l.posting); err != nil {
-				return err
-			}
-		}
 	}
 	if _, err = cl.ResolveRun(ctx, run.ID, say); err == nil {
 		r.note("uncertain: " + say.Action)
 	}
 	return err
+}
+
+// resolution tells what became of a call of the ledger whose effect is not known: its answer, or that it is to be made again.
+func (r *round) resolution(call uint64, name string) (agent.Resolution, error) {
+	say := agent.Resolution{Call: call, Action: "retry"}
+	lines, err := readLedger(r.ledger)
+	for _, l := range lines {
+		if err == nil && l.Name == name {
+			say.Action = "answer"
+			say.Output, err = json.Marshal(l.posting)
+		}
+	}
+	return say, err
 }

@@ -110,6 +110,23 @@ func (r *round) waitUp(ctx context.Context) error {
 	}
 }
 
+// insist asks the server for something, and again under the same name until that is acknowledged.
+func (r *round) insist(ctx context.Context, path, name string, body []byte, out any) error {
+	for {
+		again, err := r.server.post(ctx, path, name, body, out)
+		if err == nil || !again || ctx.Err() != nil {
+			return err
+		}
+		r.note("starts asked for again")
+		if err := sleep(ctx, glance); err != nil {
+			return err
+		}
+		if err := r.waitUp(ctx); err != nil {
+			return err
+		}
+	}
+}
+
 func (r *round) outcomeOf(err error) outcome {
 	switch kind := agent.KindOf(err); {
 	case err == nil:

@@ -3,7 +3,6 @@ package docker
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -37,8 +36,10 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 	if err != nil {
 		return "", err
 	}
-	if err := p.checkFiles(r); err != nil {
-		return "", err
+	if p.local { // Podman would make a folder of what is not there
+		if err := r.CheckFiles(p.name, "is the engine on another machine, or was the folder of the server moved?"); err != nil {
+			return "", err
+		}
 	}
 	if err := p.checkRuntime(ctx, r.Runtime); err != nil {
 		return "", err
@@ -111,22 +112,6 @@ func (p *Provider) existing(ctx context.Context, h sandbox.Handle, r *sandbox.Re
 	return true, nil
 }
 
-// checkFiles refuses what is not there. Podman would make a folder of it.
-func (p *Provider) checkFiles(r *sandbox.Request) error {
-	if !p.local {
-		return nil
-	}
-	for _, path := range []string{r.Sockets, r.Driver} {
-		if _, err := os.Stat(path); err != nil {
-			return &agent.Error{
-				Kind: agent.Invalid, Msg: fmt.Sprintf("%s: %s, which is to be mounted into the box, is not there", p.name, path), Err: err,
-				Hint: "is the engine on another machine, or was the folder of the server moved?",
-			}
-		}
-	}
-	return nil
-}
-
 // checkRuntime refuses a runtime that would not be used, or would not let a box reach its socket. Podman's API takes the name of any, and uses its own.
 func (p *Provider) checkRuntime(ctx context.Context, runtime string) error {
 	if runtime == "" {
@@ -137,11 +122,7 @@ func (p *Provider) checkRuntime(ctx context.Context, runtime string) error {
 		return err
 	}
 	if !slices.Contains(e.runtimes(), runtime) {
-		return &agent.Error{
-			Kind: agent.Invalid, Err: sandbox.ErrUnavailable,
-			Msg:  fmt.Sprintf("%s: %s has no runtime %q; it has %s", agent.SandboxUnavailable, p.name, runtime, strings.Join(e.runtimes(), ", ")),
-			Hint: "runtimes are named in /etc/docker/daemon.json, and for Podman in containers.conf",
-		}
+		return sandbox.NoRuntime(p.name, runtime, e.runtimes(), "runtimes are named in /etc/docker/daemon.json, and for Podman in containers.conf")
 	}
 	args := e.Runtimes[runtime].Args
 	if runtimeIsolation(runtime) == "user-kernel" && !slices.ContainsFunc(args, func(a string) bool {

@@ -88,10 +88,10 @@ func (d *Door) tell(ctx context.Context, what string, err error) {
 		}
 		return
 	}
-	what = printable(what)
 	if d.o.Refused == nil {
 		return
 	}
+	what = printable(what)
 	if more, ok := d.told.admit(what+" "+e.Msg, time.Now()); ok {
 		d.o.Refused(context.WithoutCancel(ctx), agent.Refusal{Grant: "http", What: what, Reason: e.Msg, More: more})
 	}

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -35,9 +36,7 @@ func (b *builder) debian(ctx context.Context) error {
 		return diskError(err, "make a folder in "+cache)
 	}
 	b.cleanups = append(b.cleanups, func() { os.RemoveAll(dir) })
-	packages := slices.Concat(debianHas, b.debs())
-	slices.Sort(packages)
-	packages = slices.Compact(packages)
+	packages := b.debs()
 	root := filepath.Join(dir, "root")
 	b.step("getting Debian %s, which takes minutes", b.Suite)
 	if err := b.bootstrap(ctx, root, packages); err != nil {
@@ -90,13 +89,13 @@ func (b *builder) bootstrap(ctx context.Context, root string, packages []string)
 		}
 	}
 	return &agent.Error{Kind: agent.Unavailable, Msg: fmt.Sprintf("get Debian %s: %s failed: %s", b.Suite, name, tail(out.String())), Err: err,
-		Hint: "look at whether this machine reaches " + or(b.Mirror, "the mirrors of Debian") + "; another is given with --mirror"}
+		Hint: "look at whether this machine reaches " + cmp.Or(b.Mirror, "the mirrors of Debian") + "; another is given with --mirror"}
 }
 
 // addRoot adds a Debian that was unpacked, and what it lacks; and makes sure that the CLIs find their libraries in it.
 func (b *builder) addRoot(root string) error {
 	b.step("reading Debian")
-	for name, with := range map[string]func(string) string{"/etc/passwd": addUser, "/etc/group": addGroup} {
+	for name, with := range accounts {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return agent.Wrap(agent.Unavailable, err, "read "+name+" of Debian")

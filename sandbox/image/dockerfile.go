@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -81,7 +82,7 @@ func (s *Spec) dockerParts() ([]dockerPart, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := dockerPart{source: knownSource(k, version, every), cli: k.cli(or(version, k.version()))}
+		p := dockerPart{source: knownSource(k, version, every), cli: k.cli(cmp.Or(version, k.version()))}
 		if version != "" && k.program != "" { // npm takes the one for its processor
 			wants := map[string]string{}
 			for _, c := range []cpu{{npm: "x64"}, {npm: "arm64"}} {
@@ -116,9 +117,7 @@ func (s *Spec) dockerParts() ([]dockerPart, error) {
 func (s *Spec) dockerfile(parts []dockerPart) ([]byte, error) {
 	var b bytes.Buffer
 	m := Manifest{Base: s.Base}
-	base, debs := s.Base, slices.Concat(debianHas, s.debs())
-	slices.Sort(debs)
-	debs = slices.Compact(debs)
+	base, debs := s.Base, s.debs()
 	if base == Debian {
 		base = "debian:" + s.Suite + "-slim"
 		for _, name := range debs {

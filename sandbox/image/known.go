@@ -1,11 +1,11 @@
 package image
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -76,7 +76,7 @@ func FindCLI(word string) (CLI, error) {
 	if err != nil {
 		return CLI{}, err
 	}
-	return k.cli(or(version, k.version())), nil
+	return k.cli(cmp.Or(version, k.version())), nil
 }
 
 func (k known) cli(version string) CLI {
@@ -99,14 +99,17 @@ func findCLI(word string) (k known, version string, err error) {
 	if version == k.version() {
 		version = ""
 	}
-	if version != "" && !exact.MatchString(version) {
+	if version != "" && !exact(version) {
 		return known{}, "", inexact(word, version)
 	}
 	return k, version, nil
 }
 
-// exact is a version of Semantic Versioning: one version, and no range or tag. For those npm takes an older one when the newest does not suit its own node.
-var exact = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+// exact reports whether a version of a package of npm is one, and no range or tag: for those npm takes an older one when the newest does not suit its own node.
+func exact(version string) bool {
+	_, err := agent.ParseSandboxPackage("npm:any@" + version)
+	return err == nil
+}
 
 func inexact(word, version string) error {
 	return &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf("%s: %q is no exact version", word, version),

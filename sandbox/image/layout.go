@@ -26,6 +26,9 @@ func layout(t *tree) {
 	t.dir(sandbox.SocketDir, 0o755, 0)
 }
 
+// accounts are the files that tell of the agent, and what adds it.
+var accounts = map[string]func(string) string{"/etc/passwd": addUser, "/etc/group": addGroup}
+
 // addUser returns a passwd(5) file with a user of the agent's number, if it has none.
 func addUser(passwd string) string {
 	if hasID(passwd) {

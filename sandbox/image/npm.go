@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -218,7 +219,7 @@ func npmError(what string, out []byte, said string, err error) error {
 	_ = json.Unmarshal(out, &answer) // npm may have ended before it wrote one
 	code := answer.Error.Code
 	full := strings.Contains(said, "ENOSPC")
-	said = "get " + what + " from npm: " + or(strings.TrimSpace(answer.Error.Summary), tail(said))
+	said = "get " + what + " from npm: " + cmp.Or(strings.TrimSpace(answer.Error.Summary), tail(said))
 	if code == "" && full { // npm could not even write what it had to say
 		code = "ENOSPC"
 	}
@@ -291,14 +292,6 @@ func diskError(err error, doing string) error {
 		return &agent.Error{Kind: agent.Denied, Msg: doing, Err: err, Hint: "give another folder with --cache"}
 	}
 	return agent.Wrap(agent.Unavailable, err, doing)
-}
-
-// or returns text, or other when there is none.
-func or(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // tail is the end of what a program wrote.

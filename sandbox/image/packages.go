@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ func (m *Manifest) command(name string, packages []string) string {
 	if !imageName.MatchString(name) { // of a registry, or by a digest
 		name = "NAME"
 	}
-	base := or(m.Base, Host)
+	base := cmp.Or(m.Base, Host)
 	if slices.ContainsFunc(packages, func(p string) bool { return strings.HasPrefix(p, "deb:") }) {
 		base = Debian // which alone takes them
 	}
@@ -53,28 +54,29 @@ func (m *Manifest) command(name string, packages []string) string {
 	if base != Host {
 		words = append(words, "--base", base)
 	}
+	var with []string // packages that come with these
 	for _, c := range m.CLIs {
-		if k, err := FindCLI(c.Name); err == nil && k.Version == c.Version {
-			words = append(words, "--cli", c.Name)
-		} else if err == nil {
-			words = append(words, "--cli", c.Name+"@"+c.Version)
-		}
-	}
-	for _, p := range packages {
-		if strings.HasPrefix(p, "npm:") {
-			if !slices.ContainsFunc(m.CLIs, func(c CLI) bool { _, err := FindCLI(c.Name); return err == nil && p == "npm:"+c.Package+"@"+c.Version }) {
-				words = append(words, "--package", withVersion(p))
-			}
+		k, err := FindCLI(c.Name)
+		if err != nil {
 			continue
 		}
-		words = append(words, "--package", p)
+		word := c.Name
+		if k.Version != c.Version {
+			word += "@" + c.Version
+		}
+		words, with = append(words, "--cli", word), append(with, "npm:"+c.Package+"@"+c.Version)
+	}
+	for _, p := range packages {
+		if !slices.Contains(with, p) {
+			words = append(words, "--package", withVersion(p))
+		}
 	}
 	return strings.Join(words, " ")
 }
 
-// withVersion says that a version is to be written where an environment takes any.
+// withVersion says that a version of a package of npm is to be written where an environment takes any.
 func withVersion(word string) string {
-	if p, err := agent.ParseSandboxPackage(word); err == nil && p.Version == "" {
+	if p, err := agent.ParseSandboxPackage(word); err == nil && p.Kind == "npm" && p.Version == "" {
 		return word + "@VERSION"
 	}
 	return word

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -77,18 +78,17 @@ func (s *Spec) step(format string, args ...any) {
 	}
 }
 
-// names of images, without a registry's port or a digest, and of what Debian has
+// names of images, without a registry's port or a digest, and of releases of Debian
 var (
 	imageName = regexp.MustCompile(`^[a-z0-9]+(?:[._/-]+[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$`)
 	baseName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]*$`)
-	debName   = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 	suiteName = regexp.MustCompile(`^[a-z]+$`)
 )
 
 // check refuses what can never be built, and fills in what was not given.
 func (s *Spec) check() error {
-	s.Base = or(s.Base, Host)
-	s.Suite = or(s.Suite, "bookworm")
+	s.Base = cmp.Or(s.Base, Host)
+	s.Suite = cmp.Or(s.Suite, "bookworm")
 	if s.Now.IsZero() {
 		s.Now = time.Now()
 	}
@@ -108,14 +108,12 @@ func (s *Spec) check() error {
 	case s.Mirror != "" && !strings.Contains(s.Mirror, "://") || strings.ContainsAny(s.Mirror, " \t\n"):
 		return agent.Errorf(agent.Invalid, "%q is no address of a mirror of Debian", s.Mirror)
 	}
-	for _, p := range s.Packages {
-		kind, name, _ := strings.Cut(p, ":")
-		switch {
-		case kind == "npm" && name != "":
-		case kind == "deb" && s.Base != Debian:
-			return &agent.Error{Kind: agent.Invalid, Msg: p + ": packages of Debian go into --base debian alone", Hint: "with --base host there is --program NAME"}
-		case kind != "deb" || !debName.MatchString(name):
-			return agent.Errorf(agent.Invalid, "%q is no package: they are deb:NAME and npm:NAME@VERSION", p)
+	for _, word := range s.Packages {
+		switch p, err := agent.ParseSandboxPackage(word); {
+		case p.Kind == "deb" && s.Base != Debian:
+			return &agent.Error{Kind: agent.Invalid, Msg: word + ": packages of Debian go into --base debian alone", Hint: "with --base host there is --program NAME"}
+		case err != nil:
+			return err
 		}
 	}
 	if !strings.Contains(s.Name, ":") {
@@ -124,9 +122,9 @@ func (s *Spec) check() error {
 	return nil
 }
 
-// debs are the packages of Debian that are asked for, by name, sorted.
+// debs are the packages of Debian that go in besides what is essential, by name, sorted.
 func (s *Spec) debs() []string {
-	var names []string
+	names := slices.Clone(debianHas)
 	for _, p := range s.Packages {
 		if name, ok := strings.CutPrefix(p, "deb:"); ok {
 			names = append(names, name)

@@ -34,7 +34,7 @@ func (b *builder) onImage(ctx context.Context) error {
 			return err
 		}
 	}
-	for name, with := range map[string]func(string) string{"/etc/passwd": addUser, "/etc/group": addGroup} {
+	for name, with := range accounts {
 		text, err := in.read(ctx, name)
 		if err != nil {
 			return err

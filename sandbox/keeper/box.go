@@ -17,9 +17,6 @@ type Box struct {
 // Record returns the sandbox as it was stored last.
 func (b *Box) Record() agent.Sandbox { return b.lv.rec.Load().Sandbox }
 
-// Environment returns the revision that the box was made of.
-func (b *Box) Environment() agent.Environment { return b.lv.env }
-
 // Do has the driver carry out a command, one of driver.Do*, with the body in, and reads the body of the reply into out; both may be nil. It waits over
 // connections that are lost and come back. An error is the driver's; or wraps ErrLost when the box has gone, or goes meanwhile; or says that ctx has ended,
 // when the command may be under way.

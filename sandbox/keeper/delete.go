@@ -75,10 +75,8 @@ func (k *Keeper) destroy(ctx context.Context, rec *agent.SandboxRecord) error {
 	if err := k.clear(ctx, p, rec); err != nil {
 		return err
 	}
-	if v, ok := p.(sandbox.Volumes); ok && rec.Volume != "" {
-		if err := v.DeleteVolume(ctx, rec.Volume); err != nil {
-			return err
-		}
+	if err := deleteVolume(ctx, p, rec.Volume); err != nil {
+		return err
 	}
 	for g := int64(1); g <= rec.Generation; g++ {
 		if err := os.RemoveAll(k.folder(rec.ID, g)); err != nil {
@@ -89,6 +87,14 @@ func (k *Keeper) destroy(ctx context.Context, rec *agent.SandboxRecord) error {
 		return err
 	}
 	k.log.Info("a sandbox was deleted", "sandbox", rec.ID)
+	return nil
+}
+
+// deleteVolume deletes what was kept of a pet under a name, which may be "".
+func deleteVolume(ctx context.Context, p sandbox.Provider, name string) error {
+	if v, ok := p.(sandbox.Volumes); ok && name != "" {
+		return v.DeleteVolume(ctx, name)
+	}
 	return nil
 }
 

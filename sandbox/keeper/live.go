@@ -74,6 +74,13 @@ func (k *Keeper) makeFolder(id agent.SandboxID, generation int64) (string, error
 	return dir, nil
 }
 
+// live returns the box of a sandbox whose socket is served, of whatever generation; nil when there is none.
+func (k *Keeper) live(id agent.SandboxID) *live {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lives[id]
+}
+
 // attach serves the socket of a sandbox's box, if that is not so already. The caller has the sandbox's place in k.boxes.
 func (k *Keeper) attach(ctx context.Context, rec *agent.SandboxRecord) (*live, error) {
 	k.mu.Lock()

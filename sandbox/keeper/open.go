@@ -75,9 +75,7 @@ func (k *Keeper) found(ctx context.Context, w *Want) (agent.SandboxRecord, error
 
 // use says that a sandbox is used now: by the run of w, unless that is nil.
 func (k *Keeper) use(ctx context.Context, rec *agent.SandboxRecord, w *Want) (agent.SandboxRecord, error) {
-	k.mu.Lock()
-	lv := k.lives[rec.ID]
-	k.mu.Unlock()
+	lv := k.live(rec.ID)
 	if lv != nil {
 		lv.touch()
 	}
@@ -138,7 +136,7 @@ func (k *Keeper) want(ctx context.Context, w *Want) (agent.SandboxRecord, error)
 func (k *Keeper) newRecord(env *agent.Environment, provider string) agent.SandboxRecord {
 	now := k.now().UTC()
 	rec := agent.SandboxRecord{Sandbox: agent.Sandbox{
-		ID: agent.NewSandboxID(now), App: env.App, Environment: revision(env), Provider: provider, Generation: 1, State: agent.SandboxWanted, Created: now, Used: now,
+		ID: agent.NewSandboxID(now), App: env.App, Environment: env.Ref(), Provider: provider, Generation: 1, State: agent.SandboxWanted, Created: now, Used: now,
 	}}
 	rec.Idle = env.Idle
 	def(&rec.Idle, agent.DefaultSandboxIdle)
@@ -158,8 +156,6 @@ func (k *Keeper) give(rec *agent.SandboxRecord, w *Want) {
 		rec.Expires = now.Add(life)
 	}
 }
-
-func revision(env *agent.Environment) string { return fmt.Sprintf("%s@%d", env.Name, env.Revision) }
 
 // bring makes a sandbox ready from wherever it stands. Each step is stored, so that this goes on where something else was cut short. The caller has its
 // place in k.opens. env is what a new generation is made of; nil means that one which was ready, and has gone, is not to be made anew: whoever has it
@@ -222,7 +218,7 @@ func (k *Keeper) again(ctx context.Context, rec *agent.SandboxRecord, env *agent
 func anew(rec *agent.SandboxRecord, env *agent.Environment) {
 	rec.Generation++
 	rec.State, rec.Handle, rec.Error, rec.Started = agent.SandboxWanted, "", nil, time.Time{}
-	rec.Environment, rec.Idle = revision(env), env.Idle
+	rec.Environment, rec.Idle = env.Ref(), env.Idle
 	def(&rec.Idle, agent.DefaultSandboxIdle)
 	if rec.Keep == agent.Pet && rec.Volume == "" {
 		fresh(rec)
@@ -246,18 +242,11 @@ func (k *Keeper) Get(ctx context.Context, app agent.App, id agent.SandboxID) (*B
 }
 
 func (k *Keeper) get(ctx context.Context, app agent.App, id agent.SandboxID) (*Box, error) {
-	rec, err := k.record(ctx, app, id)
-	if err != nil {
-		return nil, err
-	}
-	done, err := k.opens.wait(ctx, openName(app, rec.For))
+	rec, done, err := k.held(ctx, app, id)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if rec, err = k.record(ctx, app, id); err != nil {
-		return nil, err
-	}
 	switch rec.State {
 	case agent.SandboxFailed, agent.SandboxLost:
 		return nil, stored(&rec)
@@ -266,6 +255,20 @@ func (k *Keeper) get(ctx context.Context, app agent.App, id agent.SandboxID) (*B
 		return nil, err
 	}
 	return k.bring(ctx, rec, nil)
+}
+
+// held is record, and keeps others from opening the sandbox until done.
+func (k *Keeper) held(ctx context.Context, app agent.App, id agent.SandboxID) (rec agent.SandboxRecord, done func(), err error) {
+	if rec, err = k.record(ctx, app, id); err != nil { // which says whose it is
+		return rec, nil, err
+	}
+	if done, err = k.opens.wait(ctx, openName(app, rec.For)); err != nil {
+		return rec, nil, err
+	}
+	if rec, err = k.record(ctx, app, id); err != nil {
+		done()
+	}
+	return rec, done, err
 }
 
 // record returns a sandbox of an app that is somebody's.

@@ -7,54 +7,37 @@ import (
 	"time"
 
 	"github.com/skep-dev/skep/agent"
-	"github.com/skep-dev/skep/sandbox"
 )
 
 // Recreate makes a pet anew: in a box of env, a revision that is stored, with nothing of what was kept of it but its checkpoint, which is taken before. An
 // error before that is stored leaves the pet as it was. After it, each Open goes on to make the new box, and Recreate returns when that is ready.
 func (k *Keeper) Recreate(ctx context.Context, app agent.App, id agent.SandboxID, env agent.Environment) (agent.Sandbox, error) {
-	sb, err := k.recreate(ctx, app, id, &env)
-	return sb, typed(ctx, err, "sandbox "+string(id))
-}
-
-func (k *Keeper) recreate(ctx context.Context, app agent.App, id agent.SandboxID, env *agent.Environment) (agent.Sandbox, error) {
-	rec, done, err := k.pet(ctx, app, id)
-	if err != nil {
-		return agent.Sandbox{}, err
-	}
-	defer done()
-	if _, err := k.admit(ctx, env, agent.Pet, rec.Provider); err != nil {
-		return agent.Sandbox{}, err
-	}
-	now, err := k.giveUp(ctx, rec, env, func(rec *agent.SandboxRecord) {
-		rec.Volume = ""
-		anew(rec, env)
+	return k.withPet(ctx, app, id, func(rec agent.SandboxRecord) (agent.Sandbox, error) {
+		if _, err := k.admit(ctx, &env, agent.Pet, rec.Provider); err != nil {
+			return agent.Sandbox{}, err
+		}
+		now, err := k.giveUp(ctx, rec, &env, func(rec *agent.SandboxRecord) {
+			rec.Volume = ""
+			anew(rec, &env)
+		})
+		if err != nil {
+			return agent.Sandbox{}, err
+		}
+		b, err := k.bring(ctx, now, nil)
+		if err != nil {
+			return agent.Sandbox{}, err
+		}
+		return b.Record(), nil
 	})
-	if err != nil {
-		return agent.Sandbox{}, err
-	}
-	b, err := k.bring(ctx, now, nil)
-	if err != nil {
-		return agent.Sandbox{}, err
-	}
-	return b.Record(), nil
 }
 
 // Hibernate gives up the box of a pet and all that is kept of it, once its checkpoint is stored. Its next use makes another, into which that is put back.
 // When Hibernate returns, nothing can be done in the old box any more; what is left of it is deleted soon after.
 func (k *Keeper) Hibernate(ctx context.Context, app agent.App, id agent.SandboxID) (agent.Sandbox, error) {
-	sb, err := k.hibernate(ctx, app, id)
-	return sb, typed(ctx, err, "sandbox "+string(id))
-}
-
-func (k *Keeper) hibernate(ctx context.Context, app agent.App, id agent.SandboxID) (agent.Sandbox, error) {
-	rec, done, err := k.pet(ctx, app, id)
-	if err != nil {
-		return agent.Sandbox{}, err
-	}
-	defer done()
-	now, err := k.giveUp(ctx, rec, nil, rest)
-	return now.Sandbox, err
+	return k.withPet(ctx, app, id, func(rec agent.SandboxRecord) (agent.Sandbox, error) {
+		now, err := k.giveUp(ctx, rec, nil, rest)
+		return now.Sandbox, err
+	})
 }
 
 // rest says that a pet has neither a box nor a volume.
@@ -64,42 +47,30 @@ func rest(rec *agent.SandboxRecord) {
 
 // Reset gives up the box of a pet, all that is kept of it, and its checkpoint. Its next use begins with nothing, in a box of env. It returns as Hibernate does.
 func (k *Keeper) Reset(ctx context.Context, app agent.App, id agent.SandboxID, env agent.Environment) (agent.Sandbox, error) {
-	sb, err := k.reset(ctx, app, id, &env)
-	return sb, typed(ctx, err, "sandbox "+string(id))
+	return k.withPet(ctx, app, id, func(rec agent.SandboxRecord) (agent.Sandbox, error) {
+		now, err := k.part(ctx, &rec, func(rec *agent.SandboxRecord) {
+			rest(rec)
+			rec.Environment, rec.Checkpoint = env.Ref(), agent.SandboxCheckpoint{}
+		})
+		return now.Sandbox, err
+	})
 }
 
-func (k *Keeper) reset(ctx context.Context, app agent.App, id agent.SandboxID, env *agent.Environment) (agent.Sandbox, error) {
-	rec, done, err := k.pet(ctx, app, id)
+// withPet has do change a pet that nobody works in, and keeps others from opening it meanwhile.
+func (k *Keeper) withPet(ctx context.Context, app agent.App, id agent.SandboxID, do func(agent.SandboxRecord) (agent.Sandbox, error)) (sb agent.Sandbox, err error) {
+	defer func() { err = typed(ctx, err, "sandbox "+string(id)) }()
+	rec, done, err := k.held(ctx, app, id)
 	if err != nil {
-		return agent.Sandbox{}, err
+		return sb, err
 	}
 	defer done()
-	now, err := k.part(ctx, &rec, func(rec *agent.SandboxRecord) {
-		rest(rec)
-		rec.Environment, rec.Checkpoint = revision(env), agent.SandboxCheckpoint{}
-	})
-	return now.Sandbox, err
-}
-
-// pet returns a pet that nobody works in, and keeps others from opening it until done.
-func (k *Keeper) pet(ctx context.Context, app agent.App, id agent.SandboxID) (rec agent.SandboxRecord, done func(), err error) {
-	if rec, err = k.record(ctx, app, id); err != nil {
-		return rec, nil, err
+	if err := k.free(ctx, &rec); err != nil {
+		return sb, err
 	}
-	if done, err = k.opens.wait(ctx, openName(app, rec.For)); err != nil {
-		return rec, nil, err
+	if rec, err = k.use(ctx, &rec, nil); err != nil {
+		return sb, err
 	}
-	if rec, err = k.record(ctx, app, id); err == nil {
-		err = k.free(ctx, &rec)
-	}
-	if err == nil {
-		rec, err = k.use(ctx, &rec, nil)
-	}
-	if err != nil {
-		done()
-		return rec, nil, err
-	}
-	return rec, done, nil
+	return do(rec)
 }
 
 // free returns why a sandbox may not be given up now.
@@ -118,10 +89,7 @@ func (k *Keeper) free(ctx context.Context, rec *agent.SandboxRecord) error {
 			return &agent.Error{Kind: agent.Conflict, Msg: fmt.Sprintf("run %s works in sandbox %s", rec.Run, rec.ID), Hint: "wait until it has ended, or cancel it: skep run cancel " + string(rec.Run)}
 		}
 	}
-	k.mu.Lock()
-	lv := k.lives[rec.ID]
-	k.mu.Unlock()
-	if lv != nil && lv.busy.Load() > 0 {
+	if lv := k.live(rec.ID); lv != nil && lv.busy.Load() > 0 {
 		return &agent.Error{Kind: agent.Conflict, Msg: fmt.Sprintf("somebody works in sandbox %s", rec.ID), Hint: "try again when that has ended"}
 	}
 	return nil
@@ -179,8 +147,8 @@ func (k *Keeper) discard(ctx context.Context, was, now *agent.SandboxRecord) err
 	} else if err = k.purge(ctx, p, was.ID, now.Generation); err == nil {
 		err = os.RemoveAll(k.folder(was.ID, was.Generation))
 	}
-	if v, ok := p.(sandbox.Volumes); ok && err == nil && was.Volume != "" {
-		err = v.DeleteVolume(ctx, was.Volume)
+	if err != nil {
+		return err
 	}
-	return err
+	return deleteVolume(ctx, p, was.Volume)
 }

@@ -42,7 +42,7 @@ func (k *Keeper) take(ctx context.Context, w *Want) (rec agent.SandboxRecord, ok
 	if k.o.Pool <= 0 {
 		return rec, false, nil
 	}
-	name := poolName{w.App, revision(&w.Environment)}
+	name := poolName{w.App, w.Environment.Ref()}
 	defer k.pools.poke()
 	for {
 		id := k.pools.pop(name, k.now())
@@ -197,7 +197,7 @@ func (k *Keeper) current(ctx context.Context, name poolName, p *pool) error {
 		return err
 	case err != nil:
 		return nil // it will be known later
-	case revision(&env) != name.env:
+	case env.Ref() != name.env:
 		return fmt.Errorf("the environment is at revision %d", env.Revision)
 	}
 	return nil

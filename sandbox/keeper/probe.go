@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -119,13 +118,7 @@ func (k *Keeper) Check(_ context.Context, env agent.Environment) error {
 	return err
 }
 
-// Admit returns nil when a sandbox of env could be made now. The error is the one that Open would have.
-func (k *Keeper) Admit(ctx context.Context, env *agent.Environment, keep agent.SandboxKeep) error {
-	_, err := k.admit(ctx, env, keep, env.Provider)
-	return err
-}
-
-// admit returns the provider of that name, which has all that is needed.
+// admit returns the provider of that name, if it has all that a sandbox of env needs now.
 func (k *Keeper) admit(ctx context.Context, env *agent.Environment, keep agent.SandboxKeep, name string) (sandbox.Provider, error) {
 	if err := k.Check(ctx, *env); err != nil {
 		return nil, err
@@ -139,11 +132,7 @@ func (k *Keeper) admit(ctx context.Context, env *agent.Environment, keep agent.S
 		return nil, &agent.Error{Kind: agent.Unavailable, Msg: fmt.Sprintf("%s cannot be used for sandboxes: %s", p.Name(), has.Error), Hint: "skep sandbox providers shows what each provider has"}
 	}
 	if env.Runtime != "" && !slices.Contains(has.Runtimes, env.Runtime) {
-		return nil, &agent.Error{
-			Kind: agent.Invalid, Err: sandbox.ErrUnavailable,
-			Msg:  fmt.Sprintf("%s: %s has no runtime %q; it has %s", agent.SandboxUnavailable, p.Name(), env.Runtime, cmp.Or(strings.Join(has.Runtimes, ", "), "its own alone")),
-			Hint: "skep sandbox providers shows those of each provider",
-		}
+		return nil, sandbox.NoRuntime(p.Name(), env.Runtime, has.Runtimes, "skep sandbox providers shows those of each provider")
 	}
 	always := slices.DeleteFunc(Needs(), func(name string) bool { return slices.Contains(k.o.Accept, name) })
 	needs := slices.Concat(always, env.Requires)

@@ -203,9 +203,7 @@ func (k *Keeper) review(ctx context.Context, id agent.SandboxID, wait bool) {
 
 // tend is review of a record, at whose place in k.boxes the caller is.
 func (k *Keeper) tend(ctx context.Context, rec *agent.SandboxRecord) error {
-	k.mu.Lock()
-	lv := k.lives[rec.ID]
-	k.mu.Unlock()
+	lv := k.live(rec.ID)
 	if lv != nil && lv.generation != rec.Generation {
 		lv = nil
 	}

@@ -40,17 +40,17 @@ func Here() (Cluster, error) {
 		return Cluster{}, &agent.Error{Kind: agent.Invalid, Msg: "kubernetes: this process is in no cluster, and no kubeconfig is given", Hint: "give a kubeconfig: KUBECONFIG, or skep serve --sandbox-kubeconfig FILE"}
 	}
 	c := Cluster{Server: "https://" + net.JoinHostPort(host, cmp.Or(os.Getenv("KUBERNETES_SERVICE_PORT"), "443")), TokenFile: account + "token"}
-	for _, file := range []string{account + "token", account + "ca.crt"} {
-		if _, err := os.Stat(file); err != nil {
-			return Cluster{}, &agent.Error{Kind: agent.Invalid, Msg: "kubernetes: this pod has no service account: " + file + " is not there", Err: err, Hint: "set automountServiceAccountToken in its spec"}
-		}
+	_, err := os.ReadFile(c.TokenFile)
+	if err == nil {
+		c.CA, err = os.ReadFile(account + "ca.crt")
+	}
+	if err != nil {
+		return Cluster{}, &agent.Error{Kind: agent.Invalid, Msg: fmt.Sprintf("kubernetes: this pod has no service account: %v", err), Hint: "set automountServiceAccountToken in its spec"}
 	}
 	if namespace, err := os.ReadFile(account + "namespace"); err == nil {
 		c.Namespace = strings.TrimSpace(string(namespace))
 	}
-	var err error
-	c.CA, err = os.ReadFile(account + "ca.crt")
-	return c, err
+	return c, nil
 }
 
 // kubeconfig is what is read of one (https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/).

@@ -250,16 +250,23 @@ func (p *Provider) there(ctx context.Context, kind, name string) error {
 
 // runtimes lists the RuntimeClasses of the cluster.
 func (p *Provider) runtimes(ctx context.Context) ([]string, error) {
+	return p.names(ctx, "list runtime classes", "/apis/node.k8s.io/v1/runtimeclasses")
+}
+
+// names returns the names of what a list has, sorted.
+func (p *Provider) names(ctx context.Context, what, path string) ([]string, error) {
 	var got struct {
 		Items []struct{ Metadata struct{ Name string } }
 	}
-	err := p.call(ctx, "list runtime classes", http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses", "", nil, &got)
+	if err := p.call(ctx, what, http.MethodGet, path, "", nil, &got); err != nil {
+		return nil, err
+	}
 	var names []string
 	for _, c := range got.Items {
 		names = append(names, c.Metadata.Name)
 	}
 	slices.Sort(names)
-	return names, err
+	return names, nil
 }
 
 // less is what is not enforced, and why.

@@ -1,17 +1,14 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -38,7 +35,8 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 			Hint: "say which node this server runs on: skep serve --sandbox-node NAME",
 		}
 	}
-	if err := checkFiles(r); err != nil {
+	// A node would wait for them for ever, and has what this process has by the same paths.
+	if err := r.CheckFiles(p.Name(), "was the folder of the server moved? In a pod, it is mounted from the node by the same path"); err != nil {
 		return "", err
 	}
 	if err := p.checkRuntime(ctx, r.Runtime); err != nil {
@@ -72,19 +70,6 @@ func (p *Provider) Create(ctx context.Context, r *sandbox.Request) (sandbox.Hand
 	return h, nil
 }
 
-// checkFiles refuses what is not there. A node would wait for it for ever, and has what this process has by the same paths.
-func checkFiles(r *sandbox.Request) error {
-	for _, path := range []string{r.Sockets, r.Driver} {
-		if _, err := os.Stat(path); err != nil {
-			return &agent.Error{
-				Kind: agent.Invalid, Msg: fmt.Sprintf("kubernetes: %s, which is to be mounted into the box, is not there", path), Err: err,
-				Hint: "was the folder of the server moved? In a pod, it is mounted from the node by the same path",
-			}
-		}
-	}
-	return nil
-}
-
 // checkRuntime refuses a runtime that the cluster has no class of, as far as the account may see that.
 func (p *Provider) checkRuntime(ctx context.Context, name string) error {
 	if name == "" {
@@ -97,10 +82,7 @@ func (p *Provider) checkRuntime(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	return &agent.Error{
-		Kind: agent.Invalid, Err: sandbox.ErrUnavailable, Hint: "kubectl get runtimeclasses",
-		Msg: fmt.Sprintf("%s: kubernetes has no runtime %q; it has %s", agent.SandboxUnavailable, name, cmp.Or(strings.Join(has, ", "), "its own alone")),
-	}
+	return sandbox.NoRuntime(p.Name(), name, has, "kubectl get runtimeclasses")
 }
 
 func (p *Provider) get(ctx context.Context, h sandbox.Handle) (*pod, error) {
@@ -267,16 +249,5 @@ func (p *Provider) DeleteVolume(ctx context.Context, name string) error {
 
 // ListVolumes lists what is kept of the pets of an owner.
 func (p *Provider) ListVolumes(ctx context.Context, owner string) ([]string, error) {
-	var got struct {
-		Items []struct{ Metadata struct{ Name string } }
-	}
-	if err := p.call(ctx, "list volumes", http.MethodGet, p.claim("")+selector(owner), "", nil, &got); err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, c := range got.Items {
-		names = append(names, c.Metadata.Name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return p.names(ctx, "list volumes", p.claim("")+selector(owner))
 }

@@ -55,8 +55,11 @@ func (p *Provider) attach(ctx context.Context, h sandbox.Handle, boot io.Reader)
 	if err != nil {
 		return err
 	}
-	defer ws.CloseNow()
 	reading := make(chan struct{})
+	defer func() {
+		_ = ws.CloseNow()
+		<-reading
+	}()
 	go func() { // a peer that nobody reads cannot close
 		defer close(reading)
 		for {
@@ -87,7 +90,6 @@ func (p *Provider) attach(ctx context.Context, h sandbox.Handle, boot io.Reader)
 		}
 	}
 	_ = ws.Close(websocket.StatusNormalClosure, "") // a peer that has closed already is no fault
-	<-reading
 	return nil
 }
 

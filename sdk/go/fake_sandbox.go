@@ -4,6 +4,7 @@ package skep
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -139,6 +140,12 @@ func (f *Fake) diff(d SandboxDiff) (SandboxChanges, error) {
 		out.Patch, out.Bundle, out.Commit = "", path, "commit"
 	}
 	f.Files = with(f.Files, path, FakeFile{kind, []byte(text.String())})
+	list, err := json.Marshal(abi.SandboxList{Base: out.Base, Commit: out.Commit, Files: out.Files, Changed: out.Changed})
+	if err != nil {
+		return out, err
+	}
+	out.List = fmt.Sprintf("artifacts/test/%d.json", s.diffs)
+	f.Files = with(f.Files, out.List, FakeFile{"application/json", list})
 	out.Bytes = int64(text.Len())
 	return out, nil
 }

@@ -162,6 +162,8 @@ export interface SandboxDiff {
   /** Path among the files of the session; not there when nothing was changed. */
   patch?: string;
   bundle?: string;
+  /** Path of a file of JSON: the changed files, as here; not there when nothing was changed. */
+  list?: string;
   /** Path of a file of JSON: calls, tokens and cost by model, as the ledger has them, and how long the run has had its sandbox. */
   usage?: string;
   bytes: number;

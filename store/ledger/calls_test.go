@@ -58,7 +58,13 @@ func TestCallIsWhole(t *testing.T) {
 	if err := r.Begin(e); agent.KindOf(err) != agent.Internal {
 		t.Errorf("begun twice: %v", err)
 	}
+	if n, others := r.Open(e.Run), r.Open("another"); n != 1 || others != 0 {
+		t.Errorf("%d calls are under way, and %d of another run", n, others)
+	}
 	r.add(e)
+	if n := r.Open(e.Run); n != 0 {
+		t.Errorf("%d calls are under way after the end", n)
+	}
 	free := ask(noon, "a", 0)
 	long := ask(noon, "a", 4)
 	long.Model.Raw = strings.Repeat("x", agent.MaxRawUsage+1)

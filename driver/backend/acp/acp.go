@@ -250,10 +250,7 @@ func (s *session) withdraw(ask string, w waiting) {
 }
 
 // Close interrupts the turn, without which some do not see the end of their input, and ends the agent by that.
-func (s *session) Close(ctx context.Context) error {
-	_ = s.Interrupt(ctx) // it may be dead
-	return s.book.Shut(ctx, s.proc)
-}
+func (s *session) Close(ctx context.Context) error { return s.book.Leave(ctx, s.proc, s.Interrupt) }
 
 // Done is closed when the agent has exited.
 func (s *session) Done() <-chan struct{} { return s.book.Done() }

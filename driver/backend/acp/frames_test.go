@@ -15,13 +15,12 @@ import (
 	"github.com/skep-dev/skep/driver/backend"
 	"github.com/skep-dev/skep/driver/backend/acp"
 	"github.com/skep-dev/skep/driver/backend/backendtest"
-	"github.com/skep-dev/skep/driver/backend/jsonrpc/peertest"
 )
 
 // started is a session whose agent is the test.
-func started(t *testing.T, permissions string) (*peertest.Peer, backend.Session) {
+func started(t *testing.T, permissions string) (*backendtest.Peer, backend.Session) {
 	t.Helper()
-	p := peertest.New(t)
+	p := backendtest.NewPeer(t)
 	go func() {
 		p.Answer("initialize", `{"protocolVersion":1,"agentInfo":{"version":"7"},"agentCapabilities":{}}`)
 		p.Answer("session/new", `{"sessionId":"S","modes":{"currentModeId":"auto","availableModes":[{"id":"auto"},{"id":"default"}]}}`)
@@ -38,7 +37,7 @@ func started(t *testing.T, permissions string) (*peertest.Peer, backend.Session)
 }
 
 // begin begins a turn, and returns the id of its call.
-func begin(t *testing.T, p *peertest.Peer, s backend.Session, text string) peertest.Message {
+func begin(t *testing.T, p *backendtest.Peer, s backend.Session, text string) backendtest.Message {
 	t.Helper()
 	if err := s.Prompt(t.Context(), &driver.Prompt{Turn: "one", Text: text}); err != nil {
 		t.Fatal(err)
@@ -54,7 +53,7 @@ func update(text string) string {
 	return `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"S","update":` + text + `}}`
 }
 
-func end(m peertest.Message, result string) string {
+func end(m backendtest.Message, result string) string {
 	return `{"jsonrpc":"2.0","id":` + string(m.ID) + `,` + result + `}`
 }
 
@@ -86,10 +85,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("a method that clients do not have is answered %s %s", m.Result, m.Error)
 		}
 	}
-	var got []string
-	for _, e := range p.Events(driver.TurnEnded, 0) {
-		got = append(got, strings.TrimSpace(e.Type+" "+string(e.Data)))
-	}
+	got := backendtest.Tale(p.Events(driver.TurnEnded, 0))
 	want := []string{
 		`session.started {"id":"S","cli":"acp","version":"7","model":"@main"}`, `turn.started`,
 		`reasoning.delta {"item":"thought-0","text":"Hm."}`, `text.delta {"item":"text-1","text":"Hel"}`, `text.delta {"item":"text-1","text":"lo"}`,
@@ -221,7 +217,7 @@ func TestQuestion(t *testing.T) {
 
 // What an agent says again of a session that is loaded is not told, also when it does so after its answer.
 func TestLoad(t *testing.T) {
-	p := peertest.New(t)
+	p := backendtest.NewPeer(t)
 	old := update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"old"}}`)
 	go func() {
 		p.Answer("initialize", `{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}`)
@@ -249,16 +245,16 @@ func TestNoStart(t *testing.T) {
 		"resume":  {`{"protocolVersion":1}`, "S", "cannot go on"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := peertest.New(t)
+			p := backendtest.NewPeer(t)
 			go p.Answer("initialize", tt.hello)
 			_, err := acp.Any().Start(t.Context(), &driver.Prompt{Command: []string{"agent"}, Dir: "/", Resume: tt.resume}, p.Env(t.TempDir()), p.Sink)
 			if agent.KindOf(err) != agent.Unavailable || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v", err)
 			}
-			<-p.Done()
+			<-p.Process().Done()
 		})
 	}
-	if _, err := acp.Any().Start(t.Context(), &driver.Prompt{}, peertest.New(t).Env(""), nil); agent.KindOf(err) != agent.Invalid {
+	if _, err := acp.Any().Start(t.Context(), &driver.Prompt{}, backendtest.NewPeer(t).Env(""), nil); agent.KindOf(err) != agent.Invalid {
 		t.Errorf("no command: %v", err)
 	}
 }
@@ -276,7 +272,7 @@ func TestPlugins(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(root, file), []byte(`{"plugin":["x"]}`), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		_, err := acp.OpenCode().Start(t.Context(), &driver.Prompt{Dir: dir}, peertest.New(t).Env(""), nil)
+		_, err := acp.OpenCode().Start(t.Context(), &driver.Prompt{Dir: dir}, backendtest.NewPeer(t).Env(""), nil)
 		if agent.KindOf(err) != agent.Denied || !strings.Contains(err.Error(), root) {
 			t.Errorf("%s: %v", file, err)
 		}
@@ -295,23 +291,7 @@ func FuzzFrames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, one, two string) {
 		p, s := started(t, "policy")
-		go func() {
-			for p.HearAny() {
-			}
-		}()
-		go func() {
-			p.SayAny(one + "\n" + two + "\n")
-			p.Exit(driver.ProcessData{})
-		}()
-		_ = s.Prompt(t.Context(), &driver.Prompt{Turn: "one", Text: "x"})
-		<-s.Done()
-		list := backendtest.Known(p.Events(driver.SessionStarted, 0))
-		for i := range list {
-			list[i].Fit()
-		}
-		if err := backendtest.Envelope(list); err != nil {
-			t.Error(err)
-		}
+		p.Babble(s, one+"\n"+two)
 	})
 }
 
@@ -330,7 +310,7 @@ func TestGeminiSession(t *testing.T) { // of the same minute
 	if err := os.WriteFile(filepath.Join(home, ".gemini", "settings.json"), []byte(`{"general":{"vimMode":true},"security":7}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := peertest.New(t)
+	p := backendtest.NewPeer(t)
 	p.Exit(driver.ProcessData{})
 	if _, err := acp.Gemini().Start(t.Context(), &driver.Prompt{Dir: "/", Resume: "0123abcd-1111"}, p.Env(home), p.Sink); agent.KindOf(err) != agent.Unavailable {
 		t.Errorf("%v", err)

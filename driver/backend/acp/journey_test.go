@@ -199,15 +199,9 @@ func (j *journey) interrupt() {
 		j.t.Fatalf("interrupt: %v", err)
 	}
 	j.end(driver.TurnInterrupted, "")
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(10 * time.Second); !slices.ContainsFunc(j.r.Requests(), func(q backendtest.Request) bool { return q.Gone }); {
-		select {
-		case <-tick.C:
-		case <-late:
-			j.t.Fatal("the request was not given up")
-		}
-	}
+	j.r.Until(10*time.Second, "the request of the turn was given up", func() bool {
+		return slices.ContainsFunc(j.r.Requests(), func(q backendtest.Request) bool { return q.Gone })
+	})
 	j.completed("once AGAIN", "Here I am again.")
 }
 

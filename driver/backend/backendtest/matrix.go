@@ -17,19 +17,14 @@ import (
 	"github.com/skep-dev/skep/gateway/script"
 )
 
-// Matrix is what a backend has to stand, with the CLI that it is for. A zero field means that there is nothing special.
+// Matrix is what a backend has to stand, with the CLI that it is for. What is allowed and denied, and sessions that go on, are in the matrix of containers
+// (cmd/skep).
 type Matrix struct {
-	New   func() backend.Backend
-	CLI   CLI
-	Names []string                            // see Options
-	Model string                              // of prompts
-	Edit  func(path, text string) script.Call // calls the CLI's own tool that makes a file; path is absolute
-	Run   func(command string) script.Call    // calls its shell, if it has one
-
-	EditAs    string        // action under which it asks about Edit; driver.ActionEdit unless given
-	Elsewhere []string      // hosts that it asks for although nobody wants it to
-	Wait      time.Duration // see Options
-	Prepare   func(*Rig)    // before the CLI starts
+	New     func() backend.Backend
+	CLI     CLI
+	Edit    func(path, text string) script.Call // calls the CLI's own tool that makes a file; path is absolute
+	Run     func(command string) script.Call    // calls its shell
+	Prepare func(*Rig)                          // before the CLI starts, if given
 }
 
 // What is said in the matrix. Each prompt ends in a word of its own, by which the script knows it.
@@ -50,11 +45,9 @@ func (m *Matrix) script(dir string) string {
 		{Match: &script.Match{Contains: askAgain}, Reply: &script.Reply{Text: "Here I am again."}},
 		{Match: &script.Match{Contains: askNote}, Reply: &script.Reply{Text: "Noted."}},
 		{Match: &script.Match{Contains: askRefuse}, Fault: &script.Fault{Status: 400, Type: "invalid_request_error", Message: "I will not"}},
+		{Match: &script.Match{Contains: askRun}, Reply: &script.Reply{Calls: []script.Call{m.Run("echo done > " + runName)}}},
+		{Match: &script.Match{}, Reply: &script.Reply{Text: "All done, in the end."}},
 	}
-	if m.Run != nil {
-		turns = append(turns, script.Turn{Match: &script.Match{Contains: askRun}, Reply: &script.Reply{Calls: []script.Call{m.Run("echo done > " + runName)}}})
-	}
-	turns = append(turns, script.Turn{Match: &script.Match{}, Reply: &script.Reply{Text: "All done, in the end."}})
 	b, err := json.Marshal(map[string]any{"turns": turns})
 	if err != nil {
 		panic(err)
@@ -67,10 +60,8 @@ func (m *Matrix) Rig(t testing.TB) *Rig {
 	t.Helper()
 	r := m.rig(t, &Options{Lines: m.script})
 	t.Cleanup(func() {
-		for _, host := range r.Elsewhere() {
-			if !slices.Contains(m.Elsewhere, host) {
-				t.Errorf("the CLI wanted to reach %s", host)
-			}
+		if hosts := r.Elsewhere(); len(hosts) != 0 {
+			t.Errorf("the CLI wanted to reach %q", hosts)
 		}
 	})
 	return r
@@ -84,7 +75,7 @@ func (m *Matrix) Scripted(t testing.TB, turns ...string) *Rig {
 
 func (m *Matrix) rig(t testing.TB, o *Options) *Rig {
 	t.Helper()
-	o.CLI, o.Names, o.Wait = m.CLI, m.Names, m.Wait
+	o.CLI = m.CLI
 	r := New(t, m.New(), o)
 	if m.Prepare != nil {
 		m.Prepare(r)
@@ -93,27 +84,24 @@ func (m *Matrix) rig(t testing.TB, o *Options) *Rig {
 	return r
 }
 
-// Test runs the matrix. Cells that the backend says it cannot do are skipped.
+// Test runs the matrix.
 func (m *Matrix) Test(t *testing.T) {
 	m.CLI.Need(t)
-	cell := func(name, ability string, f func(*testing.T)) {
+	cell := func(name string, f func(*testing.T)) {
 		t.Run(name, func(t *testing.T) {
-			if ability != "" && !slices.Contains(m.New().Spec().Abilities, ability) {
-				t.Skip("it has no ability " + ability)
-			}
 			t.Parallel()
 			f(t)
 		})
 	}
 	t.Run("spec", m.spec)
-	cell("run", backend.Asks, m.run)
-	cell("all", "", m.all)
-	cell("interrupt", backend.Interrupts, m.interrupt)
-	cell("interrupt while it asks", backend.Asks, m.withdraw)
-	cell("gateway down", "", m.down)
-	cell("model fails", "", m.fails)
-	cell("killed", "", m.killed)
-	cell("killed while it asks", backend.Asks, m.killedAsking)
+	cell("run", m.run)
+	cell("all", m.all)
+	cell("interrupt", m.interrupt)
+	cell("interrupt while it asks", m.withdraw)
+	cell("gateway down", m.down)
+	cell("model fails", m.fails)
+	cell("killed", m.killed)
+	cell("killed while it asks", m.killedAsking)
 }
 
 // spec checks what the backend says of itself.
@@ -140,12 +128,8 @@ func (m *Matrix) spec(t *testing.T) {
 }
 
 // prompt is one of the matrix. Its turn is named by what is asked.
-func (m *Matrix) prompt(text string, all bool) driver.Prompt {
-	p := driver.Prompt{Turn: text, Text: text, Model: m.Model, Permissions: "policy"}
-	if all || !slices.Contains(m.New().Spec().Abilities, backend.Asks) {
-		p.Permissions = "all"
-	}
-	return p
+func prompt(text string) driver.Prompt {
+	return driver.Prompt{Turn: text, Text: text, Permissions: "policy"}
 }
 
 // completed fails unless a turn ended well, with the text.
@@ -157,10 +141,9 @@ func completed(t *testing.T, end driver.TurnEnd, text string) {
 }
 
 // asked waits until the CLI asks to be allowed to do what the script makes it do.
-func (m *Matrix) asked(t *testing.T, r *Rig, action, path string) driver.PermissionData {
+func asked(t *testing.T, r *Rig, action string) driver.PermissionData {
 	t.Helper()
-	e := r.Wait(driver.PermissionAsked)
-	d := Data[driver.PermissionData](t, e)
+	d := Data[driver.PermissionData](t, r.Wait(driver.PermissionAsked))
 	if d.ID == "" || d.Tool == "" || d.Action != action {
 		t.Errorf("what is asked is %+v, want the action %s", d, action)
 	}
@@ -173,11 +156,12 @@ func (m *Matrix) asked(t *testing.T, r *Rig, action, path string) driver.Permiss
 	}
 	switch action {
 	case driver.ActionEdit:
-		if list := append(args.Paths, args.Path); !slices.ContainsFunc(list, func(p string) bool { return p == path || p == filepath.Base(path) }) {
+		path := filepath.Join(r.Dir, fileName)
+		if list := append(args.Paths, args.Path); !slices.Contains(list, path) && !slices.Contains(list, fileName) {
 			t.Errorf("it asks to edit %s, want %s", d.Args, path)
 		}
 	case driver.ActionRun:
-		if path == "" && !strings.Contains(args.Command, runName) {
+		if !strings.Contains(args.Command, runName) {
 			t.Errorf("it asks to run %q", args.Command)
 		}
 	}
@@ -185,13 +169,6 @@ func (m *Matrix) asked(t *testing.T, r *Rig, action, path string) driver.Permiss
 		t.Errorf("something was done before it was allowed: %q", r.Tree())
 	}
 	return d
-}
-
-func (m *Matrix) edit() string {
-	if m.EditAs != "" {
-		return m.EditAs
-	}
-	return driver.ActionEdit
 }
 
 func answer(t *testing.T, r *Rig, s backend.Session, a driver.Answer) {
@@ -221,7 +198,7 @@ func sameTree(t *testing.T, r *Rig, want map[string]string) {
 func (m *Matrix) begin(t *testing.T, text string) (*Rig, backend.Session) {
 	t.Helper()
 	r := m.Rig(t)
-	p := m.prompt(text, false)
+	p := prompt(text)
 	s := r.Start(p)
 	r.Prompt(s, p)
 	return r, s
@@ -231,23 +208,20 @@ func (m *Matrix) begin(t *testing.T, text string) (*Rig, backend.Session) {
 func (m *Matrix) beginEdit(t *testing.T) (*Rig, backend.Session, driver.PermissionData) {
 	t.Helper()
 	r, s := m.begin(t, askWrite)
-	return r, s, m.asked(t, r, m.edit(), filepath.Join(r.Dir, fileName))
+	return r, s, asked(t, r, driver.ActionEdit)
 }
 
 // wrote checks what is told of the file that was made.
-func (m *Matrix) wrote(t *testing.T, r *Rig) {
+func wrote(t *testing.T, r *Rig) {
 	t.Helper()
-	can := m.New().Spec().Abilities
-	if slices.Contains(can, backend.Diffs) {
-		if diff := cmp.Diff([]driver.FileData{{Path: fileName, Op: "add"}}, Of[driver.FileData](r, driver.FileChanged)); diff != "" {
-			t.Errorf("what is told of files (-want +got):\n%s", diff)
-		}
+	if diff := cmp.Diff([]driver.FileData{{Path: fileName, Op: "add"}}, Of[driver.FileData](r, driver.FileChanged)); diff != "" {
+		t.Errorf("what is told of files (-want +got):\n%s", diff)
 	}
-	if slices.Contains(can, backend.Streams) && len(Of[driver.TextData](r, driver.TextDelta)) < 3 {
+	if len(Of[driver.TextData](r, driver.TextDelta)) < 3 {
 		t.Error("the text did not come in pieces")
 	}
 	used := func(u driver.UsageData) bool { return u.Input > 0 && u.Output > 0 }
-	if slices.Contains(can, backend.Counts) && !slices.ContainsFunc(Of[driver.UsageData](r, driver.UsageTold), used) {
+	if !slices.ContainsFunc(Of[driver.UsageData](r, driver.UsageTold), used) {
 		t.Error("nothing is told of usage")
 	}
 	var texts []string
@@ -264,11 +238,8 @@ func (m *Matrix) wrote(t *testing.T, r *Rig) {
 }
 
 func (m *Matrix) run(t *testing.T) {
-	if m.Run == nil {
-		t.Skip("it has no shell")
-	}
 	r, s := m.begin(t, askRun)
-	d := m.asked(t, r, driver.ActionRun, "")
+	d := asked(t, r, driver.ActionRun)
 	answer(t, r, s, driver.Answer{ID: d.ID, Allow: true})
 	gone(t, s, d.ID)
 	completed(t, Data[driver.TurnEnd](t, r.Wait(driver.TurnEnded)), "All done, in the end.")
@@ -277,14 +248,15 @@ func (m *Matrix) run(t *testing.T) {
 
 func (m *Matrix) all(t *testing.T) {
 	r := m.Rig(t)
-	p := m.prompt(askWrite, true)
+	p := prompt(askWrite)
+	p.Permissions = "all"
 	s := r.Start(p)
 	completed(t, r.Turn(s, p), "All done, in the end.")
 	sameTree(t, r, map[string]string{fileName: fileText})
 	if list := Of[driver.PermissionData](r, driver.PermissionAsked); len(list) != 0 {
 		t.Errorf("it asks to be allowed: %+v", list)
 	}
-	m.wrote(t, r)
+	wrote(t, r)
 }
 
 func (m *Matrix) interrupt(t *testing.T) {
@@ -292,7 +264,7 @@ func (m *Matrix) interrupt(t *testing.T) {
 	for range 3 {
 		r.Wait(driver.TextDelta)
 	}
-	p := m.prompt(askAgain, false)
+	p := prompt(askAgain)
 	if err := s.Prompt(t.Context(), &p); agent.KindOf(err) != agent.Conflict {
 		t.Errorf("a second turn at once is %v, want a conflict", err)
 	}
@@ -307,7 +279,7 @@ func (m *Matrix) interrupt(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("an interrupt took %s", took)
 	}
-	r.until("the request of the turn was given up", func() bool {
+	r.Until(r.wait, "the request of the turn was given up", func() bool {
 		return slices.ContainsFunc(r.Requests(), func(q Request) bool { return q.Gone })
 	})
 	completed(t, r.Turn(s, p), "Here I am again.")
@@ -330,7 +302,7 @@ func (m *Matrix) withdraw(t *testing.T) {
 
 func (m *Matrix) down(t *testing.T) {
 	r := m.Rig(t)
-	p := m.prompt(askNote, false)
+	p := prompt(askNote)
 	s := r.Start(p)
 	r.Down()
 	end := r.Turn(s, p)
@@ -341,13 +313,13 @@ func (m *Matrix) down(t *testing.T) {
 	select {
 	case <-s.Done():
 	default:
-		completed(t, r.Turn(s, m.prompt(askAgain, false)), "Here I am again.")
+		completed(t, r.Turn(s, prompt(askAgain)), "Here I am again.")
 	}
 }
 
 func (m *Matrix) fails(t *testing.T) {
 	r := m.Rig(t)
-	p := m.prompt(askRefuse, false)
+	p := prompt(askRefuse)
 	s := r.Start(p)
 	end := r.Turn(s, p)
 	if end.Status != driver.TurnFailed || end.Fault == nil || !strings.Contains(end.Fault.Message, "I will not") {
@@ -359,7 +331,7 @@ func (m *Matrix) killed(t *testing.T) {
 	r, s := m.begin(t, askSlow)
 	r.Wait(driver.TextDelta)
 	r.Kill()
-	m.died(t, r, s)
+	died(t, r, s)
 }
 
 func (m *Matrix) killedAsking(t *testing.T) {
@@ -368,13 +340,13 @@ func (m *Matrix) killedAsking(t *testing.T) {
 	if got := Data[driver.PermissionData](t, r.Wait(driver.PermissionWithdrawn)); got.ID != d.ID {
 		t.Errorf("%q was withdrawn, want %q", got.ID, d.ID)
 	}
-	m.died(t, r, s)
+	died(t, r, s)
 	gone(t, s, d.ID)
 	sameTree(t, r, map[string]string{})
 }
 
 // died checks what a session is whose CLI was killed in a turn.
-func (m *Matrix) died(t *testing.T, r *Rig, s backend.Session) {
+func died(t *testing.T, r *Rig, s backend.Session) {
 	t.Helper()
 	end := Data[driver.TurnEnd](t, r.Wait(driver.TurnEnded))
 	if end.Status != driver.TurnFailed || end.Fault == nil || end.Fault.Kind != agent.Unavailable {
@@ -385,25 +357,11 @@ func (m *Matrix) died(t *testing.T, r *Rig, s backend.Session) {
 	case <-time.After(r.wait):
 		t.Fatal("the session is not done")
 	}
-	p := m.prompt(askAgain, false)
+	p := prompt(askAgain)
 	if err := s.Prompt(t.Context(), &p); agent.KindOf(err) != agent.Unavailable {
 		t.Errorf("a turn of a CLI that is dead is %v, want unavailable", err)
 	}
 	if err := s.Interrupt(t.Context()); agent.KindOf(err) != agent.Unavailable && err != nil {
 		t.Errorf("to interrupt a CLI that is dead is %v", err)
-	}
-}
-
-// until waits for what no event tells of.
-func (r *Rig) until(what string, f func() bool) {
-	r.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(r.wait); !f(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			r.t.Fatalf("not so within %s: %s", r.wait, what)
-		}
 	}
 }

@@ -37,7 +37,6 @@ func Call(name string, args any) script.Call {
 type Request struct {
 	Method string
 	Path   string // with /ai
-	Header http.Header
 	Body   []byte
 	Status int  // 0 while it is not answered
 	Gone   bool // the CLI hung up before the answer was whole
@@ -45,10 +44,8 @@ type Request struct {
 
 // models is the gateway with one provider, which answers from a script.
 type models struct {
-	t     testing.TB
 	g     *gateway.Gateway
 	front http.Handler
-	names []string
 
 	mu   sync.Mutex
 	list []*Request
@@ -59,13 +56,13 @@ var (
 	protocols = []agent.Protocol{agent.ChatProtocol, agent.ResponseProtocol, agent.MessageProtocol, agent.GeminiProtocol}
 )
 
-func newModels(t testing.TB, text string, names []string) *models {
+func newModels(t testing.TB, text string) *models {
 	t.Helper()
 	play, err := script.New([]byte(text), codecs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &models{t: t, names: names}
+	m := &models{}
 	m.g = gateway.New(&gateway.Options{
 		Codecs: codecs, Records: m,
 		Script: func(context.Context, agent.Provider) (http.RoundTripper, error) { return play, nil },
@@ -75,14 +72,14 @@ func newModels(t testing.TB, text string, names []string) *models {
 	return m
 }
 
-// Stamp and Read are gateway.Records: a provider test, and a route main to it, by which the names of Options go, too.
+// Stamp and Read are gateway.Records: a provider test, and a route main to it.
 func (m *models) Stamp(context.Context, agent.App) (gateway.Stamp, error) {
 	return gateway.Stamp{Providers: 1}, nil
 }
 
 func (m *models) Read(context.Context, agent.App) ([]agent.Provider, []agent.ModelRoute, error) {
 	p := agent.Provider{Name: "test", Protocols: protocols, Script: "script", Revision: 1}
-	r := agent.ModelRoute{Name: "main", Models: m.names, Attempts: 1, Candidates: []agent.Candidate{{Provider: "test", Model: "scripted"}}}
+	r := agent.ModelRoute{Name: "main", Attempts: 1, Candidates: []agent.Candidate{{Provider: "test", Model: "scripted"}}}
 	return []agent.Provider{p}, []agent.ModelRoute{r}, nil
 }
 
@@ -98,7 +95,7 @@ func admit(_ context.Context, key string) (gateway.Caller, error) {
 func (m *models) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	seen := &Request{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Body: body}
+	seen := &Request{Method: r.Method, Path: r.URL.Path, Body: body}
 	m.mu.Lock()
 	m.list = append(m.list, seen)
 	m.mu.Unlock()

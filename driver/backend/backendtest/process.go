@@ -21,7 +21,7 @@ const tail = 8 << 10
 
 var signals = map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}
 
-// process is a backend.Process of the rig's. What goes in and out is kept.
+// process is a backend.Process of the rig's. What it writes is kept.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  *os.File
@@ -29,7 +29,6 @@ type process struct {
 	done   chan struct{}
 
 	mu   sync.Mutex
-	in   []byte
 	out  []byte
 	err  []byte
 	end  driver.ProcessData
@@ -117,12 +116,7 @@ func (e errOut) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	p.in = append(p.in, b...)
-	p.mu.Unlock()
-	return p.stdin.Write(b)
-}
+func (p *process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
 func (p *process) Read(b []byte) (int, error) {
 	n, err := p.stdout.Read(b)

@@ -15,7 +15,8 @@ import (
 
 // Puppet is a process that says what a test wants it to: for what no real CLI can be brought to say. It has no network, and no files.
 type Puppet struct {
-	Env *backend.Env
+	Env   *backend.Env
+	Stays bool // when its input ends
 	*recorder
 
 	out  *io.PipeWriter
@@ -29,7 +30,7 @@ type Puppet struct {
 
 // NewPuppet returns one whose Env starts it, once. It ends with the test.
 func NewPuppet(t testing.TB) *Puppet {
-	p := &Puppet{recorder: newRecorder(t, 10*time.Second), said: make(chan []byte, 1000), done: make(chan struct{})}
+	p := &Puppet{recorder: newRecorder(t, 20*time.Second), said: make(chan []byte, 1000), done: make(chan struct{})}
 	p.outR, p.out = io.Pipe()
 	inR, in := io.Pipe()
 	p.in = in
@@ -57,24 +58,31 @@ func (p *Puppet) Sink(e driver.Event) { p.record(e) }
 
 // Say writes lines to the backend.
 func (p *Puppet) Say(lines ...string) {
+	p.t.Helper()
 	for _, line := range lines {
-		_, _ = io.WriteString(p.out, line+"\n")
+		if _, err := io.WriteString(p.out, line+"\n"); err != nil {
+			p.t.Errorf("say: %v", err)
+		}
 	}
 }
 
 // Hear returns the next line that the backend has written.
-func (p *Puppet) Hear() map[string]any {
+func (p *Puppet) Hear() (v map[string]any) {
+	p.t.Helper()
+	p.hear(&v)
+	return v
+}
+
+// hear reads the next line that the backend has written into v.
+func (p *Puppet) hear(v any) {
 	p.t.Helper()
 	select {
 	case line := <-p.said:
-		var v map[string]any
-		if err := json.Unmarshal(line, &v); err != nil {
+		if err := json.Unmarshal(line, v); err != nil {
 			p.t.Fatalf("the backend wrote %q: %v", line, err)
 		}
-		return v
 	case <-time.After(p.wait):
 		p.t.Fatal("the backend writes nothing")
-		return nil
 	}
 }
 
@@ -88,11 +96,25 @@ func (p *Puppet) Exit(d driver.ProcessData) {
 	})
 }
 
+// babble says what may be anything, whatever it hears, and exits.
+func (p *Puppet) babble(in string) {
+	go func() {
+		for {
+			select {
+			case <-p.said:
+			case <-p.done:
+				return
+			}
+		}
+	}()
+	_, _ = io.WriteString(p.out, in+"\n") // as far as somebody reads it
+	p.Exit(driver.ProcessData{})
+}
+
 // Babble says what may be anything, and exits. Once done is closed, what was told in between has to be in order; what was not understood may be anywhere.
 func (p *Puppet) Babble(in []byte, done <-chan struct{}) {
 	p.t.Helper()
-	p.Say(string(in))
-	p.Exit(driver.ProcessData{})
+	p.babble(string(in))
 	<-done
 	if err := Envelope(Known(p.Events())); err != nil {
 		p.t.Error(err)
@@ -110,6 +132,9 @@ func (l limb) Read(b []byte) (int, error)  { return l.p.outR.Read(b) }
 func (l limb) Done() <-chan struct{}       { return l.p.done }
 
 func (l limb) CloseInput() error {
+	if l.p.Stays {
+		return l.p.in.Close()
+	}
 	l.p.Exit(driver.ProcessData{})
 	return nil
 }

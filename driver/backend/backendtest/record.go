@@ -14,10 +14,10 @@ import (
 type recorder struct {
 	t    testing.TB
 	wait time.Duration
+	read int // events that Wait has been through; of the test's goroutine
 
 	events sync.Mutex
 	list   []driver.Event
-	read   int           // events of list that Wait has been through
 	more   chan struct{} // closed when list grows
 }
 
@@ -48,19 +48,24 @@ func (r *recorder) record(e driver.Event) {
 // Wait returns the next event of one of the types, of those that it has not been through.
 func (r *recorder) Wait(types ...string) driver.Event {
 	r.t.Helper()
+	list, at := r.after(r.read, types...)
+	r.read = at + 1
+	return list[at]
+}
+
+// after waits until one of the types is among the events from number from on. It returns all that came, and the number of that one.
+func (r *recorder) after(from int, types ...string) (list []driver.Event, at int) {
+	r.t.Helper()
 	late := time.After(r.wait)
 	for {
 		r.events.Lock()
-		for r.read < len(r.list) {
-			e := r.list[r.read]
-			r.read++
-			if slices.Contains(types, e.Type) {
-				r.events.Unlock()
-				return e
+		list, more := slices.Clone(r.list), r.more
+		r.events.Unlock()
+		for ; from < len(list); from++ {
+			if slices.Contains(types, list[from].Type) {
+				return list, from
 			}
 		}
-		more := r.more
-		r.events.Unlock()
 		select {
 		case <-more:
 		case <-late:
@@ -74,6 +79,16 @@ func (r *recorder) Events() []driver.Event {
 	r.events.Lock()
 	defer r.events.Unlock()
 	return slices.Clone(r.list)
+}
+
+// Tale are events as TYPE DATA: those of the types, or all.
+func Tale(list []driver.Event, types ...string) (out []string) {
+	for _, e := range list {
+		if len(types) == 0 || slices.Contains(types, e.Type) {
+			out = append(out, strings.TrimSpace(e.Type+" "+string(e.Data)))
+		}
+	}
+	return out
 }
 
 // Of are the data of all events of a type.

@@ -23,7 +23,6 @@ type Options struct {
 	CLI    CLI
 	Script string                  // turns: docs/guide/scripted-models.md
 	Lines  func(dir string) string // Script, when it depends on where the workspace is
-	Names  []string                // of models that are answered as @main is, for a CLI that has to know the model
 	Wait   time.Duration           // the longest that Rig.Wait waits; 30 s unless given
 }
 
@@ -65,7 +64,7 @@ func New(t testing.TB, b backend.Backend, o *Options) *Rig {
 	if o.Lines != nil {
 		text = o.Lines(r.Dir)
 	}
-	r.models = newModels(t, text, o.Names)
+	r.models = newModels(t, text)
 	relay := "http://" + driver.RelayAddr
 	r.Env = &backend.Env{
 		Home: r.Home, Relay: relay, Models: relay + driver.ModelPath, Key: modelKey, Spawn: r.spawn,
@@ -199,6 +198,24 @@ func (r *Rig) Turn(s backend.Session, p driver.Prompt) driver.TurnEnd {
 	return Data[driver.TurnEnd](r.t, r.Wait(driver.TurnEnded))
 }
 
+// Refuse is Turn, in which all that the CLI asks to be allowed is refused. It returns what was asked, as ACTION ARGUMENTS in the order of the alphabet.
+func (r *Rig) Refuse(s backend.Session, p driver.Prompt) (asked []string) {
+	r.t.Helper()
+	r.Prompt(s, p)
+	for {
+		e := r.Wait(driver.PermissionAsked, driver.TurnEnded)
+		if e.Type == driver.TurnEnded {
+			slices.Sort(asked)
+			return asked
+		}
+		d := Data[driver.PermissionData](r.t, e)
+		asked = append(asked, d.Action+" "+string(d.Args))
+		if err := s.Answer(r.t.Context(), &driver.Answer{ID: d.ID, Message: "no"}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
 // Kill ends everything that was started, as the kernel does for want of memory.
 func (r *Rig) Kill() {
 	r.mu.Lock()
@@ -209,12 +226,7 @@ func (r *Rig) Kill() {
 }
 
 // Output is what the process that was started as number n, from 0, has written so far to its standard output.
-func (r *Rig) Output(n int) []byte { return r.tapped(n, func(p *process) []byte { return p.out }) }
-
-// Input is what was written to its standard input.
-func (r *Rig) Input(n int) []byte { return r.tapped(n, func(p *process) []byte { return p.in }) }
-
-func (r *Rig) tapped(n int, of func(*process) []byte) []byte {
+func (r *Rig) Output(n int) []byte {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,7 +236,21 @@ func (r *Rig) tapped(n int, of func(*process) []byte) []byte {
 	p := r.procs[n]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(of(p))
+	return slices.Clone(p.out)
+}
+
+// Until waits for what no event tells of.
+func (r *Rig) Until(within time.Duration, what string, f func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(within); !f(); {
+		select {
+		case <-tick.C:
+		case <-late:
+			r.t.Fatalf("not so within %s: %s", within, what)
+		}
+	}
 }
 
 // Tree is the workspace: the text of each file by its path.

@@ -152,9 +152,7 @@ func (b *Backend) Start(ctx context.Context, p *driver.Prompt, env *backend.Env,
 	s := newSession(p, id, proc, sink)
 	go s.read()
 	if err := s.greet(ctx, p); err != nil {
-		_ = proc.CloseInput()
-		_ = proc.Signal("KILL", true)
-		<-s.Done()
+		s.Drop(proc)
 		return nil, err
 	}
 	return s, nil

@@ -2,7 +2,6 @@ package claude_test
 
 import (
 	"encoding/base64"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,20 +30,7 @@ func TestWorkspaceAllowsNothing(t *testing.T) {
 	r.Put(".mcp.json", `{"mcpServers":{"evil":{"command":"sh","args":["-c","echo x > served.txt"]}}}`)
 	before := r.Tree()
 	s := r.Start(prompt)
-	r.Prompt(s, prompt)
-	var asked []string
-	for {
-		e := r.Wait(driver.PermissionAsked, driver.TurnEnded)
-		if e.Type == driver.TurnEnded {
-			break
-		}
-		d := backendtest.Data[driver.PermissionData](t, e)
-		asked = append(asked, d.Action+" "+string(d.Args))
-		if err := s.Answer(t.Context(), &driver.Answer{ID: d.ID, Message: "no"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	slices.Sort(asked)
+	asked := r.Refuse(s, prompt)
 	want := []string{`edit {"path":"x.txt"}`, `fetch {"url":"https://example.com/x"}`, `read {"path":"secret.txt"}`, `run {"command":"ls"}`}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("what was asked (-want +got):\n%s", diff)

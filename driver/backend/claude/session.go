@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"sync"
-	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
@@ -44,7 +43,6 @@ func (s *session) read() {
 	how := stdio.Reap(s.proc)
 	s.said.close(s)
 	s.End(how)
-	s.ask.End()
 }
 
 // control is a request, whoever makes it.
@@ -159,12 +157,5 @@ func (s *session) Interrupt(ctx context.Context) error {
 	return err
 }
 
-// Close is backend.Session's. The end of its input ends Claude Code when its turn has ended, so a turn is interrupted first.
-func (s *session) Close(ctx context.Context) error {
-	if s.Turn() != "" {
-		short, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_ = s.Interrupt(short)
-		cancel()
-	}
-	return s.Shut(ctx, s.proc)
-}
+// Close is backend.Session's.
+func (s *session) Close(ctx context.Context) error { return s.Leave(ctx, s.proc, s.Interrupt) }

@@ -16,20 +16,19 @@ import (
 	"github.com/skep-dev/skep/driver/backend"
 	"github.com/skep-dev/skep/driver/backend/backendtest"
 	"github.com/skep-dev/skep/driver/backend/codex"
-	"github.com/skep-dev/skep/driver/backend/jsonrpc/peertest"
 )
 
 // started is a session whose CLI is the test.
-func started(t *testing.T, permissions string) (*peertest.Peer, backend.Session) {
+func started(t *testing.T, permissions string) (*backendtest.Peer, backend.Session) {
 	t.Helper()
 	dir := t.TempDir()
-	catalog, server := peertest.New(t), peertest.New(t)
+	catalog, server := backendtest.NewPeer(t), backendtest.NewPeer(t)
 	env := server.Env(filepath.Join(dir, "home"))
 	env.Spawn = func(_ context.Context, c *backend.Command) (backend.Process, error) {
 		if c.Args[0] == "debug" {
-			return catalog, nil
+			return catalog.Process(), nil
 		}
-		return server, nil
+		return server.Process(), nil
 	}
 	catalog.Stays = true
 	go func() {
@@ -55,9 +54,9 @@ func started(t *testing.T, permissions string) (*peertest.Peer, backend.Session)
 }
 
 // begin begins a turn, which is U to Codex.
-func begin(t *testing.T, p *peertest.Peer, s backend.Session) {
+func begin(t *testing.T, p *backendtest.Peer, s backend.Session) {
 	t.Helper()
-	heard := make(chan peertest.Message, 1)
+	heard := make(chan backendtest.Message, 1)
 	go func() { heard <- p.Answer("turn/start", `{"turn":{"id":"U","status":"inProgress"}}`) }()
 	if err := s.Prompt(t.Context(), &driver.Prompt{Turn: "one", Text: "do it", Dir: "/workspace", Model: "@main"}); err != nil {
 		t.Fatal(err)
@@ -74,18 +73,6 @@ func begin(t *testing.T, p *peertest.Peer, s backend.Session) {
 }
 
 const inTurn = `"threadId":"T","turnId":"U"`
-
-// told are the events of types, as TYPE DATA.
-func told(list []driver.Event, types ...string) (out []string) {
-	for _, e := range list {
-		for _, kind := range types {
-			if e.Type == kind {
-				out = append(out, strings.TrimSpace(kind+" "+string(e.Data)))
-			}
-		}
-	}
-	return out
-}
 
 func TestEvents(t *testing.T) {
 	p, s := started(t, "policy")
@@ -110,10 +97,7 @@ func TestEvents(t *testing.T) {
 		`{"method":"turn/completed","params":{"threadId":"T","turn":{"id":"U","status":"completed"}}}`,
 	)
 	list := p.Events(driver.TurnEnded, 0)
-	var got []string
-	for _, e := range list {
-		got = append(got, strings.TrimSpace(e.Type+" "+string(e.Data)))
-	}
+	got := backendtest.Tale(list)
 	want := []string{
 		`session.started {"id":"T","cli":"codex","version":"9.9.9","model":"@main"}`,
 		`driver.log {"text":"bad line"}`,
@@ -220,7 +204,7 @@ func TestAsks(t *testing.T) {
 					t.Errorf("it is answered %s, want %s", got, want)
 				}
 				p.Say(`{"method":"serverRequest/resolved","params":{"threadId":"T","requestId":0}}`, `{"method":"turn/completed","params":{"threadId":"T","turn":{"id":"U","status":"completed"}}}`)
-				if list := told(p.Events(driver.TurnEnded, 0), driver.PermissionWithdrawn); len(list) != 0 {
+				if list := backendtest.Tale(p.Events(driver.TurnEnded, 0), driver.PermissionWithdrawn); len(list) != 0 {
 					t.Errorf("what was answered was withdrawn: %q", list)
 				}
 			})
@@ -308,17 +292,17 @@ func TestInterrupt(t *testing.T) {
 		`{"method":"serverRequest/resolved","params":{"threadId":"T","requestId":9}}`,
 		`{"method":"turn/completed","params":{"threadId":"T","turn":{"id":"U","status":"interrupted"}}}`)
 	list := p.Events(driver.TurnEnded, 0)
-	if got := told(list, driver.PermissionWithdrawn); len(got) != 1 {
+	if got := backendtest.Tale(list, driver.PermissionWithdrawn); len(got) != 1 {
 		t.Errorf("withdrawn: %q", got)
 	}
-	if got := told(list, driver.TurnEnded); got[0] != `turn.ended {"status":"interrupted","reason":"interrupted"}` {
+	if got := backendtest.Tale(list, driver.TurnEnded); got[0] != `turn.ended {"status":"interrupted","reason":"interrupted"}` {
 		t.Errorf("%q", got)
 	}
 }
 
 // A CLI that cannot start a thread is ended, and the error says what it said.
 func TestNoStart(t *testing.T) {
-	p := peertest.New(t)
+	p := backendtest.NewPeer(t)
 	env := p.Env(t.TempDir())
 	go func() {
 		p.Hear()
@@ -335,7 +319,7 @@ func TestNoStart(t *testing.T) {
 	if agent.KindOf(err) != agent.Unavailable || !strings.Contains(err.Error(), "no such model") {
 		t.Errorf("%v", err)
 	}
-	<-p.Done()
+	<-p.Process().Done()
 }
 
 // Nothing that Codex can say makes the backend panic, or wait for ever.
@@ -352,22 +336,6 @@ func FuzzFrames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, one, two string) {
 		p, s := started(t, "policy")
-		go func() {
-			for p.HearAny() {
-			}
-		}()
-		go func() {
-			p.SayAny(one + "\n" + two + "\n")
-			p.Exit(driver.ProcessData{})
-		}()
-		_ = s.Prompt(t.Context(), &driver.Prompt{Turn: "one", Text: "x"})
-		<-s.Done()
-		list := backendtest.Known(p.Events(driver.SessionStarted, 0))
-		for i := range list {
-			list[i].Fit()
-		}
-		if err := backendtest.Envelope(list); err != nil {
-			t.Error(err)
-		}
+		p.Babble(s, one+"\n"+two)
 	})
 }

@@ -29,18 +29,9 @@ func TestWorkspaceAllowsNothing(t *testing.T) {
 	r.Put(".pi/mcp.json", `{"mcpServers":{"evil":{"command":"sh","args":["-c","echo x > served.txt"]}}}`)
 	before := r.Tree()
 	s := r.Start(prompt)
-	r.Prompt(s, prompt)
-	var asked []string
-	for {
-		e := r.Wait(driver.PermissionAsked, driver.TurnEnded)
-		if e.Type == driver.TurnEnded {
-			break
-		}
-		d := backendtest.Data[driver.PermissionData](t, e)
-		asked = append(asked, d.Action+" "+strings.ReplaceAll(string(d.Args), filepath.Dir(r.Dir), "ROOT"))
-		if err := s.Answer(t.Context(), &driver.Answer{ID: d.ID, Message: "no"}); err != nil {
-			t.Fatal(err)
-		}
+	asked := r.Refuse(s, prompt)
+	for i := range asked {
+		asked[i] = strings.ReplaceAll(asked[i], filepath.Dir(r.Dir), "ROOT")
 	}
 	slices.Sort(asked)
 	want := []string{

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"sync"
-	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
@@ -45,7 +44,6 @@ func (s *session) read() {
 	how := stdio.Reap(s.proc)
 	s.said.close(s)
 	s.End(how)
-	s.ask.End()
 }
 
 // request gives pi a command, and returns the data of its answer.
@@ -120,11 +118,4 @@ func (s *session) Interrupt(ctx context.Context) error {
 }
 
 // Close is backend.Session's.
-func (s *session) Close(ctx context.Context) error {
-	if s.Turn() != "" {
-		short, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_ = s.Interrupt(short)
-		cancel()
-	}
-	return s.Shut(ctx, s.proc)
-}
+func (s *session) Close(ctx context.Context) error { return s.Leave(ctx, s.proc, s.Interrupt) }

@@ -86,13 +86,3 @@ func (c *Calls) Answered(id string, body json.RawMessage, err error) bool {
 	answer <- reply{body, err}
 	return true
 }
-
-// End answers all that is open, once the CLI has ended.
-func (c *Calls) End() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, answer := range c.open {
-		answer <- reply{err: c.of.Gone()}
-		delete(c.open, id)
-	}
-}

@@ -49,15 +49,30 @@ func (s *Session) Shut(ctx context.Context, p backend.Process) error {
 	}
 }
 
-// Abandon ends a program that could not be started well, waits for the end of the session, and returns why, as an error of the vocabulary.
-func (s *Session) Abandon(p backend.Process, err error) error {
+// Leave is Shut for a CLI that may be in a turn, which is interrupted first: many do not end at the end of their input before their turn has ended.
+func (s *Session) Leave(ctx context.Context, p backend.Process, interrupt func(context.Context) error) error {
+	if s.Turn() != "" {
+		short, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_ = interrupt(short) // it may be dead
+		cancel()
+	}
+	return s.Shut(ctx, p)
+}
+
+// Drop ends a program at once, and waits for the end of the session.
+func (s *Session) Drop(p backend.Process) {
 	_ = p.CloseInput()
 	_ = p.Signal("KILL", true)
+	<-s.Done()
+}
+
+// Abandon is Drop for a program that could not be started well. It returns why, as an error of the vocabulary.
+func (s *Session) Abandon(p backend.Process, err error) error {
+	s.Drop(p)
 	text := fmt.Sprintf("%s did not start: %s", s.name, err)
 	if tail := strings.TrimSpace(strings.ToValidUTF8(p.Wait().Tail, "\uFFFD")); tail != "" {
 		text += ": " + driver.CutTail(tail, 1000)
 	}
-	<-s.Done()
 	return &agent.Error{Kind: agent.Unavailable, Msg: text, Err: err, Hint: "look at what the image has: the version of the CLI, and what it needs to run"}
 }
 

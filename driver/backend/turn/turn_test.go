@@ -38,10 +38,7 @@ func TestFinish(t *testing.T) {
 	b.Say("t", "", "so")
 	b.Finish(driver.TurnEnd{Status: driver.TurnInterrupted})
 	b.Finish(driver.TurnEnd{Status: driver.TurnCompleted})
-	var got []string
-	for _, e := range events() {
-		got = append(got, strings.TrimSpace(e.Type+" "+string(e.Data)))
-	}
+	got := backendtest.Tale(events())
 	want := []string{
 		`session.started {"id":"S","cli":"acp"}`, "turn.started", `tool.started {"id":"b","name":"x","action":""}`, `tool.started {"id":"a","name":"x","action":""}`,
 		`text.delta {"item":"t","text":"so"}`, `text.done {"item":"t","text":"so"}`, `tool.ended {"id":"a","name":"x","action":"","failed":true}`,
