@@ -28,6 +28,7 @@ check:  ## format, vet, lint, architecture, tidy, and a clean tree
 	go vet ./...
 	GOOS=wasip1 GOARCH=wasm go vet ./abi ./sdk/go
 	GOOS=darwin go build ./...
+	GOOS=windows go build -o /dev/null ./cmd/skep
 	$(MAKE) lint
 	go test ./internal/arch
 	go mod tidy -diff

@@ -34,6 +34,7 @@ type InstanceName struct {
 
 // Alarm is an alarm of an instance, or one that failed for the last time: a dead letter.
 type Alarm struct {
+	Key     string          `json:"key,omitempty"` // of its instance, in a list of several instances
 	Name    string          `json:"name"`
 	Method  string          `json:"method"`
 	Payload json.RawMessage `json:"payload,omitempty"`

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"net/http"
@@ -81,17 +82,14 @@ func (s *Server) talkAI(ctx context.Context, method string, q aiRequest) (raw, e
 		return raw{}, errNoModels
 	}
 	target, query, _ := strings.Cut(q.URL, "?")
-	header := make(http.Header, len(q.Headers))
-	for _, h := range q.Headers {
-		header.Add(h[0], h[1])
-	}
+	header := headerOf(q.Headers)
 	path := strings.TrimPrefix(target, aiPrefix)
 	protocol, op := httpfront.Find(method, path, header)
 	r := &gateway.Request{Protocol: protocol, Op: op, Path: path, Query: query, Header: header, Body: q.Body}
 	req := requestOf(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := watchGone(req.conn, cancel)
-	p := newAIPipe(req.conn, func(p *aiPipe) error { return s.o.Models.Serve(ctx, req.caller, r, p) })
+	p := newAIPipe(req.conn, mayStream(q.URL, q.Body), func(p *aiPipe) error { return s.o.Models.Serve(ctx, req.caller, r, p) })
 	if !p.begin() {
 		stop()
 		cancel()
@@ -108,6 +106,28 @@ func (s *Server) talkAI(ctx context.Context, method string, q aiRequest) (raw, e
 			stop()
 		},
 	}}, nil
+}
+
+// mayStream reports whether the answer to a request may be a stream: no protocol has one without this word in the path or in the body, where JSON may spell it
+// with escapes.
+func mayStream(url string, body []byte) bool {
+	return strings.Contains(url, "stream") || strings.Contains(url, "%") || bytes.Contains(body, []byte("stream")) || bytes.Contains(body, []byte(`\u`))
+}
+
+// headerOf is a list of fields as package net/http has it.
+func headerOf(list [][2]string) http.Header {
+	h := make(http.Header, len(list))
+	values := make([]string, len(list)) // one array for all
+	for i, f := range list {
+		name := http.CanonicalHeaderKey(f[0])
+		if was := h[name]; was != nil {
+			h[name] = append(was, f[1])
+			continue
+		}
+		values[i] = f[1]
+		h[name] = values[i : i+1 : i+1]
+	}
+	return h
 }
 
 // admitAI finds out who asks: with a virtual key, which is good for models alone, or with a token.

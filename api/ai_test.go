@@ -198,6 +198,28 @@ func TestAIKeys(t *testing.T) {
 	}
 }
 
+func TestAIMetrics(t *testing.T) {
+	r := start(t, nil)
+	r.model("p", hello)
+	r.model("q", `{"fault":{"status":400,"message":"not so"}}`)
+	for _, model := range []string{"p/m", "p/m", "q/m"} {
+		r.do("POST", "/ai/v1/chat/completions", `{"model":"`+model+`","messages":[{"role":"user","content":"hi"}]}`)
+	}
+	res := r.do("GET", "/metrics", "")
+	for _, want := range []string{
+		`skep_model_calls_total{app="default",provider="p"} 2`, `skep_model_calls_total{app="default",provider="q"} 1`,
+		`skep_model_faults_total{app="default",class="invalid",provider="q"} 1`, `skep_model_tokens_total{app="default",direction="input",provider="p"} `,
+		`skep_model_provider_open{app="default",provider="p"} 0`, `skep_model_seconds_total{app="default",provider="p"} `,
+	} {
+		if !strings.Contains(string(res.body), want) {
+			t.Errorf("no %s in\n%s", want, res.body)
+		}
+	}
+	if strings.Contains(string(res.body), `skep_model_faults_total{app="default",class="invalid",provider="p"}`) {
+		t.Errorf("faults of p in\n%s", res.body)
+	}
+}
+
 // A stream that breaks ends with an error and without the end of the chunked body.
 func TestAIBrokenStream(t *testing.T) {
 	r := start(t, nil)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// aiPipe is the gateway.Sink of a request. An answer that says its length is kept until it is whole. Any other is a stream: the gateway then runs as a
+// aiPipe is the gateway.Sink of a request. An answer that says its length is kept until it is whole. Any other is a stream, for which the gateway runs as a
 // coroutine of the connection's goroutine, which writes each piece before the gateway goes on. So no piece waits for another goroutine, and none is copied.
 type aiPipe struct {
 	conn   net.Conn // nil for an answer that is whole
@@ -32,9 +32,17 @@ type aiPipe struct {
 	until time.Time // the connection's deadline
 }
 
-// newAIPipe returns a pipe whose gateway is serve, which runs until the first piece of a stream with begin, and goes on with WriteTo. Close ends it.
-func newAIPipe(conn net.Conn, serve func(*aiPipe) error) *aiPipe {
+// newAIPipe returns a pipe whose gateway is serve, which runs until the first piece of a stream with begin, and goes on with WriteTo. Close ends it. Without
+// streams the answer is kept until it is whole, and there is no coroutine.
+func newAIPipe(conn net.Conn, streams bool, serve func(*aiPipe) error) *aiPipe {
 	p := &aiPipe{conn: conn}
+	if !streams {
+		p.resume = func() ([]byte, bool) {
+			_, p.err = guarded(func() (any, error) { return nil, serve(p) })
+			return nil, false
+		}
+		return p
+	}
 	p.resume, p.stop = iter.Pull(func(yield func([]byte) bool) {
 		growStack()
 		p.yield = yield

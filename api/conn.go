@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/skep-dev/skep/internal/nonblock"
 )
 
 // conns is a listener that can cut the connections it has accepted, and that closes them gently on request.
@@ -28,7 +30,7 @@ func (l *conns) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: nc, from: l}
+	c := &conn{Conn: nonblock.Of(nc), from: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cut {
@@ -58,6 +60,7 @@ type conn struct {
 	linger atomic.Bool
 	once   sync.Once
 	err    error
+	unused atomic.Pointer[func()] // of a handshake, see ifUnused
 
 	// Of the goroutine that writes.
 	gathers gathering
@@ -162,6 +165,10 @@ func (d *detached) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
+// ifUnused has f called when the connection is closed. It is for handshakes: after one that could not be answered, or was while the server
+// shuts down, fasthttp closes the connection and never calls who was to have it.
+func (c *conn) ifUnused(f func()) { c.unused.Store(&f) }
+
 // lingerOnClose makes Close wait for the client to stop sending. A connection closed with unread bytes is reset, and the
 // client may then lose the response that told it to stop.
 func (c *conn) lingerOnClose() { c.linger.Store(true) }
@@ -177,6 +184,9 @@ func (c *conn) Close() error {
 		c.from.mu.Lock()
 		delete(c.from.open, c)
 		c.from.mu.Unlock()
+		if f := c.unused.Load(); f != nil {
+			(*f)()
+		}
 	})
 	return c.err
 }

@@ -274,9 +274,15 @@ func (s fiberSource) query(name string) string {
 }
 
 func (s fiberSource) headers() [][2]string {
-	var out [][2]string
-	for k, v := range s.c.Request().Header.All() {
-		out = append(out, [2]string{string(k), string(v)})
+	all, fields, text := s.c.Request().Header.All(), 0, make([]byte, 0, 512)
+	for k, v := range all {
+		fields, text = fields+1, append(append(text, k...), v...)
+	}
+	rest, out := string(text), make([][2]string, 0, fields) // one string for all
+	for k, v := range all {
+		n := len(k) + len(v)
+		out = append(out, [2]string{rest[:len(k)], rest[len(k):n]})
+		rest = rest[n:]
 	}
 	return out
 }

@@ -72,38 +72,8 @@ func (s *Server) listRevisions(ctx context.Context, q environmentRevisionsReques
 
 // deleteEnvironment deletes it, unless an agent names it. Sandboxes and sessions that have it keep their revision.
 func (s *Server) deleteEnvironment(ctx context.Context, q environmentRequest) (nothing, error) {
-	users, err := s.agentsWith(ctx, q.Name)
-	if err != nil {
-		return nothing{}, err
-	}
-	if users != "" {
-		return nothing{}, &agent.Error{
-			Kind: agent.Conflict, Msg: "environment " + q.Name + " is that of agent " + users, Hint: "give the agent another one first: skep agent update " + users + " --environment NAME",
-		}
-	}
-	if err := s.st.DeleteEnvironment(ctx, appOf(ctx), q.Name); err != nil {
+	if err := s.rt.DeleteEnvironment(ctx, appOf(ctx), q.Name); err != nil {
 		return nothing{}, err
 	}
 	return nothing{}, s.audit(ctx, "environment.delete", q.Name, "")
-}
-
-// agentsWith returns the name of an agent whose sandboxes are of an environment, or "".
-func (s *Server) agentsWith(ctx context.Context, environment string) (string, error) {
-	for page := (agent.Page{}); ; {
-		all, next, err := s.st.Agents(ctx, appOf(ctx), page)
-		if err != nil {
-			return "", err
-		}
-		for _, a := range all {
-			if a.Sandbox == nil {
-				continue
-			}
-			if name, _, err := agent.SplitEnvironment(a.Sandbox.Environment); err == nil && name == environment {
-				return a.Name, nil
-			}
-		}
-		if page.After = next; next == "" {
-			return "", nil
-		}
-	}
 }

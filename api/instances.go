@@ -23,19 +23,25 @@ type callInstanceRequest struct {
 	Method  string        `path:"method" doc:"a method of the script's default export, or an export"`
 	Type    string        `header:"Content-Type" doc:"of the input; a script gets JSON as a value, text as a string, else bytes"`
 	Timeout time.Duration `header:"Skep-Timeout" doc:"most wall time, such as 1.5s, when less than the agent's limit"`
+	Accept  string        `header:"Accept" doc:"application/x-ndjson or text/event-stream to read what the method yields as it comes"`
 	Once    store.Once    `once:"-"`
 	Body    []byte        `body:"raw"`
 }
 
-// callInstance runs to its end as a stateless call does: what it changed is durable before it is answered.
-func (s *Server) callInstance(ctx context.Context, q callInstanceRequest) (raw, error) {
+// callInstance runs to its end as a stateless call does: what it changed is durable before it is answered. Or else it is answered with
+// what the method yields.
+func (s *Server) callInstance(ctx context.Context, q callInstanceRequest) (any, error) {
 	if q.Type == "" {
 		q.Type = agent.TypeBytes
 	}
-	res, err := s.rt.CallInstance(ctx, appOf(ctx), runtime.InstanceCall{
+	call := runtime.InstanceCall{
 		Agent: q.Name, Key: q.Key, Function: q.Method, Input: agent.Payload{Type: q.Type, Body: q.Body}, Limits: agent.Limits{Wall: q.Timeout},
 		Once: onceName(q.Once),
-	})
+	}
+	if form, err := negotiate(q.Accept, typeJSON, typeSSE, typeNDJSON); err == nil && form != typeJSON {
+		return s.yielded(ctx, call, form)
+	}
+	res, err := s.rt.CallInstance(ctx, appOf(ctx), call)
 	if err != nil {
 		return raw{}, err
 	}
@@ -120,6 +126,15 @@ type listAlarmsRequest struct {
 
 func (s *Server) listAlarms(ctx context.Context, q listAlarmsRequest) (list[agent.Alarm], error) {
 	return listOf(s.rt.Alarms(ctx, appOf(ctx), q.Name, q.Key, q.After, q.Limit))
+}
+
+type deadLettersRequest struct {
+	pageQuery
+	Name string `path:"name"`
+}
+
+func (s *Server) listDeadLetters(ctx context.Context, q deadLettersRequest) (list[agent.Alarm], error) {
+	return listOf(s.rt.DeadLetters(ctx, appOf(ctx), q.Name, q.page()))
 }
 
 type alarmRequest struct {

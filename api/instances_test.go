@@ -297,6 +297,12 @@ func TestAlarms(t *testing.T) {
 		return 0
 	}
 	first := failed(0)
+	for page, key := range map[agent.Page]string{{}: "bot/1", {Limit: 1}: "bot/1", {After: "bot/1"}: ""} {
+		l, failed := c.DeadLetters(ctx, "a", page)
+		if failed != nil || l.Next != "" || (len(l.Items) == 1) != (key != "") || key != "" && (l.Items[0].Key != key || l.Items[0].Name != "bad" || !l.Items[0].Dead) {
+			t.Errorf("%+v: %+v %v", page, l, failed)
+		}
+	}
 	l, err := c.Alarms(ctx, "a", "bot/1", agent.Page{})
 	if err != nil || len(l.Items) != 2 || !l.Items[1].Dead || l.Items[1].Name != "bad" || !strings.Contains(l.Items[1].Error, "boom") {
 		t.Fatalf("%+v %v", l, err)

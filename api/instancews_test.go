@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -276,7 +278,8 @@ func TestInstanceSocketRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, _, err := r.dial(roomPath, http.Header{"Authorization": {"Bearer " + mine.Secret}})
+	const ownRoom = "/v1/agents/a/instances/own/ws" // where nobody leaves meanwhile, which would be told
+	conn, _, err := r.dial(ownRoom, http.Header{"Authorization": {"Bearer " + mine.Secret}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,6 +289,36 @@ func TestInstanceSocketRefused(t *testing.T) {
 	}
 	if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.ClosePolicyViolation) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A handshake whose connection ends before it is a WebSocket leaves nothing that a stop would wait for: in HTTP/1.0 it is closed after the answer, as it is while
+// the server shuts down.
+func TestHandshakeThatEnds(t *testing.T) {
+	r := socketRig(t, nil, chat())
+	session := r.session("b")
+	for _, target := range []string{roomPath, "/v1/sessions/" + string(session.ID) + "/ws"} {
+		nc, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		fmt.Fprintf(nc, "GET %s HTTP/1.0\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"+
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer %s\r\n\r\n", target, r.token)
+		b, err := io.ReadAll(nc)
+		if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 101 ") {
+			t.Errorf("%s: %q %v", target, b, err)
+		}
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the server waits for sockets that there are not")
 	}
 }
 

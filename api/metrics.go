@@ -139,6 +139,7 @@ func (f figures) Collect(ch chan<- prometheus.Metric) {
 	counter("skep_commit_bytes_total", "Bytes of those commits.", d.Bytes)
 	tell(prometheus.CounterValue, "skep_commit_seconds_total", "Time that those commits took.", d.Syncing.Seconds())
 	counter("skep_alarms_total", "Alarms that were dealt with.", d.Alarms)
+	counter("skep_alarms_dead_total", "Alarms that failed for the last time, and became dead letters.", st.DeadAlarms)
 	counter("skep_messages_total", "Messages between instances that were delivered.", d.Messages)
 
 	counter("skep_snapshots_total", "Snapshots of runs that gave up their cells.", st.Snapshots)

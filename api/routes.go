@@ -77,6 +77,7 @@ func (s *Server) table() []route {
 		{method: "PUT", path: "/v1/agents/{name}/instances/{key}/storage/{entry}", id: "putStorage", summary: "Set one key of an instance's storage", endpoint: handle(s.putStorage), limit: agent.MaxStateValue},
 		{method: "DELETE", path: "/v1/agents/{name}/instances/{key}/storage/{entry}", id: "deleteStorage", summary: "Delete one key of an instance's storage", status: 204, endpoint: handle(s.deleteStorage)},
 		{method: "GET", path: "/v1/agents/{name}/instances/{key}/alarms", id: "listAlarms", summary: "List an instance's alarms, dead letters too, in the order of their names", endpoint: handle(s.listAlarms)},
+		{method: "GET", path: "/v1/agents/{name}/alarms/dead", id: "listDeadLetters", summary: "List the alarms that failed for the last time, of all instances of an agent; a page has all of its last instance", endpoint: handle(s.listDeadLetters)},
 		{method: "DELETE", path: "/v1/agents/{name}/instances/{key}/alarms/{alarm}", id: "deleteAlarm", summary: "Take an alarm back, or drop a dead letter", status: 204, endpoint: handle(s.deleteAlarm)},
 		{method: "POST", path: "/v1/agents/{name}/instances/{key}/alarms/{alarm}/retry", id: "retryAlarm", summary: "Make a dead letter due now, with all its attempts", endpoint: handle(s.retryAlarm)},
 

@@ -25,6 +25,7 @@ import (
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/runtime/runtimetest"
 	"github.com/skep-dev/skep/store"
+	"github.com/skep-dev/skep/store/kv"
 	"github.com/skep-dev/skep/store/ledger"
 	"github.com/skep-dev/skep/store/memkv"
 	"github.com/skep-dev/skep/tools"
@@ -64,17 +65,27 @@ func (l *logBuffer) String() string {
 
 func start(t testing.TB, o *Options) *rig {
 	t.Helper()
+	db := memkv.New()
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return startOn(t, o, db, t.TempDir())
+}
+
+// startOn starts a server on a database that there may be already, with the files in dir.
+func startOn(t testing.TB, o *Options, db kv.DB, dir string) *rig {
+	t.Helper()
 	r := &rig{t: t, gate: make(chan struct{}), log: &logBuffer{}}
 	ctx := context.Background()
-	dir := t.TempDir()
-	db := memkv.New()
 	st, err := store.Open(ctx, db, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tokenFile := filepath.Join(dir, "owner.token")
-	if created, err := EnsureOwnerToken(ctx, st, tokenFile); err != nil || !created {
-		t.Fatal(created, err)
+	if _, err := EnsureOwnerToken(ctx, st, tokenFile); err != nil {
+		t.Fatal(err)
 	}
 	b, err := os.ReadFile(tokenFile)
 	if err != nil {
@@ -126,7 +137,7 @@ func start(t testing.TB, o *Options) *rig {
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		both.Wait()
-		return errors.Join(served, ran, usage.Close(), st.Close(), db.Close())
+		return errors.Join(served, ran, usage.Close(), st.Close())
 	})
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofiber/contrib/websocket"
@@ -66,9 +67,23 @@ func (s *Server) sessionSocket(ctx context.Context, q sessionSocketRequest) (*so
 
 func (s *Server) upgrade(l life, c *fiber.Ctx, req *request, k *socket) error {
 	s.sockets.Add(1)
+	var taken atomic.Bool
+	over := func() {
+		s.sockets.Done()
+		k.sub.Close()
+	}
+	if own, ok := c.Context().Conn().(*conn); ok {
+		own.ifUnused(func() {
+			if taken.CompareAndSwap(false, true) {
+				over()
+			}
+		})
+	}
 	err := websocket.New(func(conn *websocket.Conn) {
-		defer s.sockets.Done()
-		defer k.sub.Close()
+		if !taken.CompareAndSwap(false, true) {
+			return
+		}
+		defer over()
 		s.talk(l, conn, req.id, k)
 	}, websocket.Config{RecoverHandler: func(*websocket.Conn) {
 		if v := recover(); v != nil {
@@ -76,8 +91,9 @@ func (s *Server) upgrade(l life, c *fiber.Ctx, req *request, k *socket) error {
 		}
 	}})(c)
 	if err != nil {
-		s.sockets.Done()
-		k.sub.Close()
+		if taken.CompareAndSwap(false, true) {
+			over()
+		}
 		return invalidAs(http.StatusUpgradeRequired, "the WebSocket handshake is not valid", "see RFC 6455, section 4.1")
 	}
 	return nil

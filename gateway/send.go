@@ -18,6 +18,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/guard"
+	"github.com/skep-dev/skep/gateway/leak"
 	"github.com/skep-dev/skep/gateway/wire"
 	"github.com/skep-dev/skep/vault/scrub"
 )
@@ -51,6 +52,9 @@ func (x *exchange) prepare(c *choice, from wire.Origin) (*shipment, error) {
 	to := wire.Target{Model: c.model, Origin: from, Now: x.g.o.Now()}
 	s.pass = x.in != nil && c.speaks == x.protocol && !x.foreign(from) && c.effort == ""
 	prompt := x.guard(true, c)
+	if prompt == nil { // else the body may become another
+		to.Parsed = x.peek.Parsed
+	}
 	s.guard = x.guard(false, c)
 	if s.guard != nil && x.peek.Stream && s.pass {
 		r, err := x.canonical()
@@ -149,11 +153,16 @@ func (x *exchange) request(p *provider, k *key, s *shipment) (*http.Request, *sc
 	body := s.Body
 	r := &http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+		Body: sentBody{bytes.NewReader(body)}, ContentLength: int64(len(body)),
+		GetBody: func() (io.ReadCloser, error) { return sentBody{bytes.NewReader(body)}, nil },
 	}
 	return r, clean, nil
 }
+
+// sentBody is a request's body. It tells how much of it is left, by which a transport sees that it has all of it in memory.
+type sentBody struct{ *bytes.Reader }
+
+func (sentBody) Close() error { return nil }
 
 // send makes one call to a provider and brings its answer to who asked.
 func (x *exchange) send(parent context.Context, s *shipment, out http.RoundTripper, until time.Time) *wire.Fault {
@@ -241,8 +250,7 @@ func (x *exchange) reader(s *shipment, res *http.Response) (io.Reader, error) {
 	return r, nil
 }
 
-// cleanBytes takes the key out of bytes: of a whole body, or of whole frames of a stream. A key whose pieces are in several frames, as a provider could spell
-// it on purpose, is not found.
+// cleanBytes takes the key out of bytes: of a whole body, or of whole frames of a stream. A key whose pieces are in several frames is the affair of leak.
 func (s *shipment) cleanBytes(b []byte) []byte { return s.clean.Bytes(b) }
 
 // body is a response's body.
@@ -329,6 +337,10 @@ func (r *recording) done(tell func(Exchange), s *shipment) {
 	}
 	if len(e.Request) > MaxRecord {
 		e.Request, e.Truncated = e.Request[:MaxRecord], true
+	}
+	framed := strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream")
+	if framed || e.Stream && c.c.speaks == agent.GeminiProtocol {
+		e.Body = leak.Bytes(s.clean, func() wire.Meter { return s.codec.Meter(true) }, framed, e.Body)
 	}
 	e.Request, e.Body = s.cleanBytes(e.Request), s.cleanBytes(e.Body)
 	for name, vs := range r.header {

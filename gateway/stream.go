@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/gateway/guard"
+	"github.com/skep-dev/skep/gateway/leak"
 	"github.com/skep-dev/skep/gateway/sse"
 	"github.com/skep-dev/skep/gateway/wire"
 )
@@ -72,12 +73,13 @@ func (x *exchange) passStream(ctx context.Context, s *shipment, res *http.Respon
 		s.last = b.Broken
 	}
 	var held []byte // withheld: until the first content, then what is no whole frame yet
-	pass := func(b []byte, _ bool) error { return x.to.pass(s.cleanBytes(b)) }
+	spelled := leak.NewFrames(s.clean, m, func() wire.Meter { return s.codec.Meter(true) }, framed)
+	pass := func(b []byte, last bool) error { return x.to.pass(s.cleanBytes(spelled.Pass(b, last))) }
 	if s.Strip != nil { // without the frames that the client did not ask for
 		f := sse.NewFilter(wire.MaxFrame, s.Strip)
 		var kept []byte
 		pass = func(b []byte, last bool) error {
-			kept = f.Append(kept[:0], s.cleanBytes(b))
+			kept = f.Append(kept[:0], s.cleanBytes(spelled.Pass(b, last)))
 			if last {
 				kept = f.Flush(kept)
 			}
@@ -142,6 +144,9 @@ func (x *exchange) passStream(ctx context.Context, s *shipment, res *http.Respon
 			continue
 		}
 		st := finish()
+		if x.content && !st.Ended && pass(nil, true) != nil { // what was held back as it may have been a key, and the provider's own error with it
+			return ownFaultOf(agent.ClientAbort, 499, errGone.Error())
+		}
 		switch {
 		case st.Fault != nil:
 			f := cleaned(st.Fault, s.clean)
@@ -298,7 +303,9 @@ func (x *exchange) translateStream(ctx context.Context, s *shipment, res *http.R
 	if s.guard != nil {
 		watch = s.guard.Stream()
 	}
+	spelled := leak.NewEvents(s.clean)
 	take := func(list []wire.Event) {
+		list = spelled.Take(list)
 		if watch != nil && d.fault == nil {
 			clear, found := watch.Events(list)
 			if found != nil {
@@ -322,6 +329,11 @@ func (x *exchange) translateStream(ctx context.Context, s *shipment, res *http.R
 				d.fault = &wire.Fault{Class: agent.StreamBroken, Status: http.StatusBadGateway, Message: "a frame of the stream is longer than may be"}
 			case ok:
 				take(dec.Frame(name, s.cleanBytes(data)))
+			}
+			if x.peek.Stream && d.found && !x.content && !d.ended && d.fault == nil { // the first content does not wait for what has come with it
+				if f := x.flow(s, &d, res.Header); f != nil {
+					return f
+				}
 			}
 		}
 		if err != nil && !d.ended && d.fault == nil {

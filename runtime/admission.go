@@ -30,7 +30,11 @@ func (a admission) leave() {
 // call is refused instead.
 func (r *Runtime) admitRun(ctx context.Context, t *task) (a admission, wait time.Duration) {
 	rec, limits, err := r.admitCode(ctx, t.app, t.agent, agent.Limits{})
-	if err != nil {
+	switch {
+	case err != nil && passing(err): // its agent could not be read
+		r.log.WarnContext(ctx, "a run could not begin and waits", "run", t.id, "error", err)
+		return admission{}, lastRetry
+	case err != nil:
 		return admission{err: err}, 0
 	}
 	j := r.jobOf(agent.UseRun, rec, limits)

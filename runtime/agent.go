@@ -33,6 +33,8 @@ type AgentPatch struct {
 
 // CreateAgent stores an agent, whose ID and times it sets. It tells whether this was a repetition of the same request.
 func (r *Runtime) CreateAgent(ctx context.Context, a agent.Agent, once store.Once) (agent.Agent, bool, error) {
+	r.environments.RLock()
+	defer r.environments.RUnlock()
 	if err := r.checkAgent(ctx, &a); err != nil {
 		return agent.Agent{}, false, err
 	}
@@ -52,6 +54,8 @@ func (r *Runtime) UpdateAgent(ctx context.Context, app agent.App, name string, p
 		}
 	}
 	if patch.Sandbox != nil && patch.Sandbox.Environment != "" {
+		r.environments.RLock()
+		defer r.environments.RUnlock()
 		if err := r.checkSandbox(ctx, app, patch.Sandbox); err != nil {
 			return agent.Agent{}, err
 		}

@@ -231,6 +231,8 @@ func (r *Runtime) alarm(ctx context.Context, due instance.Due) error {
 	if err != nil {
 		return err
 	}
+	ctx, span := r.opts.Tracer.Start(ctx, "alarm.due")
+	defer span.End()
 	t, err := r.keeper.Enter(ctx, due.ID, durable.Entry{Exists: true})
 	if errors.Is(err, instance.ErrGone) {
 		return nil
@@ -338,6 +340,7 @@ func (f *firing) failed(ctx context.Context, err error) error {
 	if err := f.tell(ctx, agent.EventAlarmFailed); err != nil {
 		return err
 	}
+	f.t.Then(func() { f.r.stats.deadAlarms.Add(1) })
 	return f.next(ctx)
 }
 

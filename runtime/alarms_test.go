@@ -190,6 +190,58 @@ func TestAlarmsRefused(t *testing.T) {
 }
 
 // An instance keeps the newest dead letters, and its alarms have room beside them.
+// Dead letters of all instances are on pages that end with an instance.
+func TestDeadLettersOfAllInstances(t *testing.T) {
+	a := &alarmed{fail: map[string]int{`"x"`: 100}}
+	inBubble(t, a, func(t *testing.T, r *rig) {
+		for _, key := range []string{"a", "b", "c", "d"} {
+			for _, name := range []string{"one", "two"} {
+				payload := "x"
+				if key == "b" {
+					payload = "fine"
+				}
+				r.mustCall(key, "set", fmt.Sprintf(`{"name":%q,"method":"note","payload":%q,"delay":1000,"retry":{"attempts":1}}`, name, payload))
+			}
+			r.mustCall(key, "set", `{"name":"later","method":"note","delay":3600000}`)
+		}
+		wait(time.Minute)
+		for limit, want := range map[int]string{0: "a/one a/two c/one c/two d/one d/two", 1: "a/one a/two | c/one c/two | d/one d/two", 3: "a/one a/two c/one c/two | d/one d/two"} {
+			var pages []string
+			for p := (agent.Page{Limit: limit}); ; {
+				list, next, err := r.DeadLetters(t.Context(), app, "a", p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var names []string
+				for _, x := range list {
+					if !x.Dead || x.Error != "not now" {
+						t.Errorf("%+v", x)
+					}
+					names = append(names, x.Key+"/"+x.Name)
+				}
+				pages = append(pages, strings.Join(names, " "))
+				if p.After = next; next == "" {
+					break
+				}
+			}
+			if got := strings.Join(pages, " | "); got != want {
+				t.Errorf("by pages of %d: %q, want %q", limit, got, want)
+			}
+		}
+		if n := r.Stats().DeadAlarms; n != 6 {
+			t.Errorf("%d alarms are counted as dead", n)
+		}
+		if _, err := r.RetryAlarm(t.Context(), app, "a", "c", "one"); err != nil {
+			t.Fatal(err)
+		}
+		a.fail[`"x"`] = 0
+		wait(time.Minute)
+		if list, _, err := r.DeadLetters(t.Context(), app, "a", agent.Page{After: "b"}); err != nil || len(list) != 3 {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
+
 func TestDeadLettersAreBounded(t *testing.T) {
 	a := &alarmed{fail: map[string]int{}}
 	inBubble(t, a, func(t *testing.T, r *rig) {

@@ -42,12 +42,11 @@ type boxYard struct {
 }
 
 type yardBox struct {
-	y       *boxYard
-	id      agent.SandboxID
-	link    *link.Link
-	work    string
-	stop    func()
-	resumed []string
+	y    *boxYard
+	id   agent.SandboxID
+	link *link.Link
+	work string
+	stop func()
 }
 
 func newYard(t testing.TB, st *store.Store, do func(*cliTurn)) *boxYard {
@@ -262,9 +261,6 @@ func (c scriptedCLI) Start(_ context.Context, p *driver.Prompt, _ *backend.Env, 
 	if p.Resume != "" {
 		s.id = p.Resume
 	}
-	c.b.y.mu.Lock()
-	c.b.resumed = append(c.b.resumed, p.Resume)
-	c.b.y.mu.Unlock()
 	sink(driver.NewEvent("", driver.SessionStarted, driver.SessionData{ID: s.id, CLI: "claude", Resumed: p.Resume != ""}))
 	return s, nil
 }

@@ -256,33 +256,28 @@ func (r *Runtime) hasPet(ctx context.Context, run agent.Run, whose string) bool 
 
 // awaitPet returns when no other run has the sandbox, and what the last one left in it has stopped.
 func (r *Runtime) awaitPet(ctx context.Context, run agent.Run, whose string) error {
-	for {
-		rec, err := r.store.SandboxFor(ctx, run.App, whose)
-		if agent.KindOf(err) == agent.NotFound && err != nil || err == nil && (rec.Run == "" || rec.Run == run.ID) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		other, err := r.Wait(ctx, run.App, rec.Run)
-		if agent.KindOf(err) == agent.NotFound && err != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if rec.State == agent.SandboxReady {
-			turns, err := r.openTurns(ctx, other)
-			if err == nil {
-				err = r.interruptTurns(ctx, other.App, rec.ID, turns)
-			}
-			if now, bad := r.store.SandboxFor(ctx, run.App, whose); err != nil && bad == nil && (now.State != agent.SandboxReady || now.Generation != rec.Generation) {
-				return nil // the box has gone, and what was left in it
-			}
-			return err
-		}
+	rec, err := r.store.SandboxFor(ctx, run.App, whose)
+	if agent.KindOf(err) == agent.NotFound && err != nil || err == nil && (rec.Run == "" || rec.Run == run.ID) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	other, err := r.Wait(ctx, run.App, rec.Run)
+	if agent.KindOf(err) == agent.NotFound && err != nil {
+		return nil
+	}
+	if err != nil || rec.State != agent.SandboxReady {
+		return err
+	}
+	turns, err := r.openTurns(ctx, other)
+	if err == nil {
+		err = r.interruptTurns(ctx, other.App, rec.ID, turns)
+	}
+	if now, bad := r.store.SandboxFor(ctx, run.App, whose); err != nil && bad == nil && (now.State != agent.SandboxReady || now.Generation != rec.Generation) {
+		return nil // the box has gone, and what was left in it
+	}
+	return err
 }
 
 // interruptTurns has the CLI of a sandbox stop what it does.

@@ -122,6 +122,9 @@ func endSpan(span trace.Span, j job, usage agent.Usage, err error) {
 			attribute.String("skep.app", string(j.App)), attribute.String("skep.agent", j.Agent), attribute.String("skep.function", j.function),
 			attribute.Int64("skep.cpu_ns", int64(usage.CPU)), attribute.Int64("skep.memory_bytes", usage.Memory),
 			attribute.Int64("skep.host_calls", usage.HostCalls))
+		if j.place != nil {
+			span.SetAttributes(attribute.String("skep.instance", j.place.id.Key))
+		}
 		if j.Run != "" {
 			span.SetAttributes(attribute.String("skep.run", string(j.Run)), attribute.String("skep.session", string(j.Session)))
 		}

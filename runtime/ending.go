@@ -149,12 +149,7 @@ func (r *Runtime) retry(hard context.Context, commit func(context.Context) error
 			return err
 		}
 		r.log.WarnContext(hard, "commit failed and is repeated", "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-hard.Done():
-			timer.Stop()
-		}
+		pause(hard, wait)
 	}
 }
 

@@ -144,7 +144,7 @@ func (r *Runtime) execute(hard context.Context, t *task, a admission, leave func
 	}
 	live, err := x.begin(t, a)
 	if err != nil {
-		if agent.KindOf(err) != agent.Conflict { // else it was cancelled before its turn
+		if agent.KindOf(err) != agent.Conflict && ctx.Err() == nil { // else it was cancelled before its turn, or the server stops
 			r.log.ErrorContext(hard, "run was not started and stays queued", "run", t.id, "error", err)
 		}
 		return
@@ -216,26 +216,29 @@ func (x *execution) refused(t *task, why error) {
 
 // begin makes a queued run Running, in a commit that is durable before any of its code runs. It reports false when the run needs no cell.
 func (x *execution) begin(t *task, a admission) (live bool, err error) {
-	run, err := x.r.store.Run(x.hard, t.app, t.id)
+	err = x.r.retry(x.hard, func(ctx context.Context) error {
+		run, err := x.r.store.Run(ctx, t.app, t.id)
+		if err != nil {
+			return err
+		}
+		session, err := x.r.store.Session(ctx, t.app, run.Session)
+		if err != nil {
+			return err
+		}
+		kind, err := x.r.kindOf(ctx, run)
+		x.rec, x.id = a.record, instance.ID{App: run.App, Agent: a.record.agent.ID, Key: session.Key}
+		x.script.Store(kind == agent.Script)
+		return err
+	})
 	if err != nil {
 		return false, err
 	}
-	session, err := x.r.store.Session(x.hard, t.app, run.Session)
-	if err != nil {
-		return false, err
-	}
-	kind, err := x.r.kindOf(x.hard, run)
-	if err != nil {
-		return false, err
-	}
-	x.rec, x.id = a.record, instance.ID{App: run.App, Agent: a.record.agent.ID, Key: session.Key}
-	x.script.Store(kind == agent.Script)
 	if err := x.id.Check(); err != nil {
 		x.refused(t, err)
 		return false, nil
 	}
 	err = x.r.retry(x.hard, func(ctx context.Context) error {
-		turn, err := x.enter(ctx)
+		turn, err := x.enter(x.ctx) // where it keeps its place in the line
 		if err != nil {
 			return err
 		}
@@ -386,9 +389,10 @@ func (x *execution) conclude(res host.Result, err error) {
 	case errors.Is(cause, errStopping) && err != nil:
 		x.giveBack(res.Usage)
 		return
-	case cause == nil && mayTryAgain(err) && len(x.view.Crashes) == 0 && x.crashed(res.Usage, err):
+	case cause == nil && mayTryAgain(err) && len(x.view.Crashes) == 0:
+		x.crashed(res.Usage, err)
 		return
-	case cause == nil && mayTryAgain(err) && len(x.view.Crashes) > 0:
+	case cause == nil && mayTryAgain(err):
 		e := *agent.AsError(err)
 		e.Kind, e.Msg = agent.Exhausted, "the run was lost twice in a row: "+strings.Join(x.view.Crashes, "; ")+"; "+e.Msg
 		err = &e
@@ -448,11 +452,12 @@ func (x *execution) finish(res host.Result, err, cause error) {
 
 // write commits the end of the run. The caller holds gate.
 func (x *execution) write(next agent.Run) error {
-	t, err := x.theTurn(context.WithoutCancel(x.hard))
+	ctx, cancel := x.lasting()
+	defer cancel()
+	t, err := x.theTurn(ctx)
 	if err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(x.hard)
 	x.append(journal.Entry{Kind: journal.End, Text: next.Status.String()})
 	x.addLast(next)
 	if err := x.r.endedParent(ctx, t, next); err != nil {
@@ -476,15 +481,16 @@ func (x *execution) giveBack(u agent.Usage) {
 	x.anew(next, nil)
 }
 
-// crashed puts a run back whose life ended for a reason that may go away. It reports whether it did.
-func (x *execution) crashed(u agent.Usage, why error) bool {
+// crashed puts a run back whose life ended for a reason that may go away. Where that cannot be written down, the next process finds it Running, as after
+// any other end.
+func (x *execution) crashed(u agent.Usage, why error) {
 	next := x.run
 	next.Status, next.Usage, next.Lost = agent.Queued, addUsage(x.run.Usage, u), x.run.Lost+1
-	return x.anew(next, &journal.Entry{Kind: journal.Crash, Count: x.view.Lives, Text: lifeText(x.run.Lives, agent.AsError(why).Msg)})
+	x.anew(next, &journal.Entry{Kind: journal.Crash, Count: x.view.Lives, Text: lifeText(x.run.Lives, agent.AsError(why).Msg)})
 }
 
 // anew drops what this life has not committed.
-func (x *execution) anew(next agent.Run, why *journal.Entry) bool {
+func (x *execution) anew(next agent.Run, why *journal.Entry) {
 	x.gate.Lock()
 	defer x.gate.Unlock()
 	defer x.drop()
@@ -495,23 +501,20 @@ func (x *execution) anew(next agent.Run, why *journal.Entry) bool {
 	if why != nil {
 		x.append(*why)
 	}
-	ctx := context.WithoutCancel(x.hard)
-	err := x.r.retry(x.hard, func(ctx context.Context) error {
-		_, err := x.theTurn(ctx)
-		return err
-	})
+	ctx, cancel := x.lasting()
+	defer cancel()
+	t, err := x.theTurn(ctx)
 	if err == nil {
-		err = x.turn.ChangeRun(ctx, instance.RunEdit{From: x.run.Status, Run: next})
+		err = t.ChangeRun(ctx, instance.RunEdit{From: x.run.Status, Run: next})
 	}
 	if err == nil {
-		err = x.r.retry(x.hard, x.turn.Commit) // of the same parts: what it has gathered is nowhere else
+		err = x.r.retry(x.hard, t.Commit) // of the same parts: what it has gathered is nowhere else
 	}
 	if err != nil {
 		x.r.log.WarnContext(ctx, "a run was not put back into the queue", "run", x.run.ID, "error", err)
-		return false
+		return
 	}
 	x.run = next
-	return true
 }
 
 // outcome returns how a run ends whose call failed. What stopped the call explains more than what the call says of it.

@@ -45,3 +45,6 @@ func (r *Runtime) SnapshotImages(ctx context.Context, run agent.Run) (list []age
 
 // Resume is what recovery does with a run that it has found.
 func (r *Runtime) Resume(ctx context.Context, run agent.Run) error { return r.resume(ctx, run) }
+
+// ForgetInstances drops what is known of idle instances, as time would.
+func (r *Runtime) ForgetInstances() { r.keeper.Forget() }

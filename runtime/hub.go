@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/store"
@@ -32,11 +33,20 @@ type hub struct {
 	known   bool  // whether the store was asked for first and high
 	first   int64 // oldest event the log still has
 	high    int64 // newest event known to be durable
-	wake    chan struct{}
 	chunks  map[int64]*chunk
 	recent  []int64 // of chunks, least recently used first
 	bytes   int
 	reading map[int64]*reading
+
+	tick atomic.Pointer[tick] // what listeners who have all that there is wait for; changed under mu
+}
+
+// tick is the next change of a log. Who waits for it has what was published without asking the hub: a thousand who wake at once would
+// stand in line for its lock. It is not kept by listeners who do something else, so a slow one holds nothing.
+type tick struct {
+	after  int64         // the newest event before it
+	frames []Frame       // set before done is closed; those that follow after, or none
+	done   chan struct{} // closed when there is more
 }
 
 // chunk holds contiguous events of one stretch of the log. Frames that were handed out are never changed: frames only grows
@@ -56,7 +66,9 @@ type reading struct {
 }
 
 func newHub(f *feeds, l store.Log) *hub {
-	return &hub{feeds: f, log: l, wake: make(chan struct{}), chunks: make(map[int64]*chunk), reading: make(map[int64]*reading)}
+	h := &hub{feeds: f, log: l, chunks: make(map[int64]*chunk), reading: make(map[int64]*reading)}
+	h.tick.Store(&tick{done: make(chan struct{})})
+	return h
 }
 
 // reach makes sure the hub knows the log's extent, and that it goes as far as after.
@@ -105,7 +117,7 @@ func (h *hub) ask(ctx context.Context) (high int64, err error) {
 	defer h.mu.Unlock()
 	h.known = true
 	h.first = max(h.first, first)
-	h.raise(last)
+	h.raise(last, nil)
 	return h.high, nil
 }
 
@@ -143,13 +155,23 @@ func (h *hub) share(ctx context.Context, i int64, read func() error) error {
 // next returns events that follow pos, at least one.
 func (h *hub) next(ctx context.Context, pos int64) ([]Frame, error) {
 	for {
+		if t := h.tick.Load(); t.after == pos && pos > 0 {
+			select {
+			case <-t.done:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			if len(t.frames) > 0 {
+				return t.frames, nil
+			}
+		}
 		h.mu.Lock()
 		pos = max(pos, h.first-1)
 		if got := h.cached(pos); len(got) > 0 {
 			h.mu.Unlock()
 			return got, nil
 		}
-		high, wake := h.high, h.wake
+		high, wake := h.high, h.tick.Load().done
 		h.mu.Unlock()
 		if pos < high {
 			var got []Frame
@@ -248,11 +270,12 @@ func (h *hub) keep(i int64, fresh []Frame) {
 func (h *hub) publish(fresh []Frame) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, f := range fresh {
+	high, follow := h.high, 0
+	for n, f := range fresh {
 		seq := f.Event.Seq
 		i := (seq - 1) / chunkEvents
 		c := h.chunks[i]
-		if c == nil && h.known && seq == h.high+1 {
+		if c == nil && h.known && seq == high+1 {
 			c = &chunk{from: seq}
 			h.chunks[i] = c
 		}
@@ -262,17 +285,22 @@ func (h *hub) publish(fresh []Frame) {
 			h.bytes += len(f.JSON)
 			h.touch(i)
 		}
-		h.raise(seq)
+		if n == follow && seq == h.high+1+int64(n) {
+			follow++
+		}
+		high = max(high, seq)
 	}
+	h.raise(high, fresh[:follow:follow])
 	h.evict()
 }
 
-// raise notes that the log goes to seq, and wakes whoever waits for more.
-func (h *hub) raise(seq int64) {
+// raise notes that the log goes to seq, and wakes whoever waits for more. frames are those that follow high, as far as they are at hand.
+func (h *hub) raise(seq int64, frames []Frame) {
 	if seq > h.high {
 		h.high = seq
-		close(h.wake)
-		h.wake = make(chan struct{})
+		was := h.tick.Swap(&tick{after: seq, done: make(chan struct{})})
+		was.frames = frames
+		close(was.done)
 	}
 }
 

@@ -1,9 +1,11 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/skep-dev/skep/abi"
@@ -20,6 +22,10 @@ type InstanceCall struct {
 	Input                agent.Payload
 	Limits               agent.Limits
 	Once                 string // names the call, so that one made again within a day has no second effect; empty for none
+
+	// Each, unless it is nil, gets what the method yields as it comes, each item as JSON, after the commit of what the method did before.
+	// The result is then JSON of what the method returns. Each must not block; an error of it ends the call. Such a call has no Once.
+	Each func(item json.RawMessage) error
 }
 
 // CallInstance calls a method of an instance, which is made when it is not there.
@@ -195,6 +201,60 @@ func (r *Runtime) Alarms(ctx context.Context, app agent.App, name, key, after st
 		out[i] = alarmOf(a)
 	}
 	return out, page.After, err
+}
+
+// deadScan is how many instances a page of dead letters looks at before it ends short.
+const deadScan = 10_000
+
+// DeadLetters lists the dead letters of all instances of an agent, in the order of keys and names. A page ends with all of one instance.
+func (r *Runtime) DeadLetters(ctx context.Context, app agent.App, name string, p agent.Page) (out []agent.Alarm, next string, err error) {
+	a, err := r.store.Agent(ctx, app, name)
+	if err != nil {
+		return nil, "", err
+	}
+	limit := cmp.Or(p.Limit, agent.DefaultPage)
+	p.Limit = agent.MaxPage
+	for seen := 0; ; {
+		list, more, err := r.store.Instances().List(ctx, app, a.ID, p)
+		if err != nil {
+			return nil, "", err
+		}
+		for i, info := range list {
+			if info.Alarms > 0 {
+				if out, err = r.deadOf(ctx, info.ID, out); err != nil {
+					return nil, "", err
+				}
+			}
+			last := i == len(list)-1 && more == ""
+			if seen++; !last && (len(out) >= limit || seen >= deadScan) {
+				return out, info.ID.Key, nil
+			}
+		}
+		if p.After = more; more == "" {
+			return out, "", nil
+		}
+	}
+}
+
+// deadOf appends the dead letters of an instance.
+func (r *Runtime) deadOf(ctx context.Context, id instance.ID, out []agent.Alarm) ([]agent.Alarm, error) {
+	list, err := r.keeper.Store().Alarms(ctx, id, deadAlarm, maxDead)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range list {
+		if !strings.HasPrefix(a.Name, deadAlarm) {
+			break
+		}
+		w, err := wireAlarm(a)
+		if err != nil {
+			return nil, err
+		}
+		dead := alarmOf(w)
+		dead.Key = id.Key
+		out = append(out, dead)
+	}
+	return out, nil
 }
 
 func alarmOf(a abi.Alarm) agent.Alarm {

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/store/instance"
 )
@@ -34,8 +37,9 @@ type message struct {
 	Of       agent.RunID     `json:"of,omitempty"`   // the run that was begun
 	Error    *agent.RunError `json:"error,omitempty"`
 	Depth    int             `json:"depth,omitempty"`
-	Code     agent.Digest    `json:"code,omitempty"` // of a script, which is run in place of Function
-	Tools    []string        `json:"tools,omitzero"` // that it has; nil means all
+	Code     agent.Digest    `json:"code,omitempty"`  // of a script, which is run in place of Function
+	Tools    []string        `json:"tools,omitzero"`  // that it has; nil means all
+	Trace    string          `json:"trace,omitempty"` // traceparent of whoever sends it
 }
 
 // maxMessageBody is the most of a payload that a message carries itself.
@@ -57,6 +61,9 @@ func (r *Runtime) send(ctx context.Context, t *durable.Turn, to instance.ID, fun
 
 // post puts a message in a turn's outbox.
 func (r *Runtime) post(ctx context.Context, t *durable.Turn, to instance.ID, m message) error {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		m.Trace = telemetry.Traceparent(ctx)
+	}
 	if len(m.Body) > maxMessageBody {
 		d, err := r.store.PutBlob(ctx, m.Body)
 		if err != nil {
@@ -99,6 +106,7 @@ func (r *Runtime) receiveCall(ctx context.Context, t *durable.Turn, from instanc
 	}
 	w := r.work(rec, agent.UseTurn, m.Function, agent.Payload{Type: m.Type, Body: m.Body})
 	w.depth = m.Depth
+	ctx = telemetry.WithTraceparent(ctx, m.Trace)
 	reply := message{Kind: messageReply, Run: m.Run, Call: m.Call}
 	if isReserved(rec.plugin, m.Function) {
 		err = agent.Errorf(agent.NotFound, "there is no method %.80q that can be called", m.Function)

@@ -112,7 +112,6 @@ type modelWorld struct {
 	*toolWorld
 	oracle *oracle
 	opts   runtime.Options
-	chats  int
 }
 
 // newModelWorld makes a world with an agent "m" of that code, which may use the models and tools that are granted to it.

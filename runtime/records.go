@@ -42,7 +42,8 @@ type records struct {
 	plugins map[recordKey]*agent.Plugin // by app and reference: a name, name@version or a digest
 	pushes  uint64                      // a plugin that was read before a push is not kept after it
 	apps    map[agent.App]agent.AppInfo
-	edits   uint64 // the same for apps
+	edits   uint64                // the same for apps
+	names   map[logAddress]string // of agents by their ids; one that is gone may be there, and its name may be another's
 }
 
 // resolve returns the agent and its plugin: the newest version, unless the agent pins one.
@@ -165,6 +166,23 @@ func (c *records) app(ctx context.Context, st *store.Store, name agent.App) (age
 		c.apps[name] = info
 	}
 	return info, nil
+}
+
+// nameOf returns the name that an agent has, or had, "" when it is not known.
+func (c *records) nameOf(app agent.App, id agent.AgentID) string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.names[logAddress{app, id}]
+}
+
+func (c *records) named(app agent.App, id agent.AgentID, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.names == nil {
+		c.names = make(map[logAddress]string)
+	}
+	makeRoom(c.names)
+	c.names[logAddress{app, id}] = name
 }
 
 // makeRoom lets go of one record for one that comes.

@@ -109,6 +109,7 @@ type player struct {
 	random *stream
 	self   []byte
 	stop   context.CancelFunc
+	script bool // its rest tells that the journal has no more
 
 	mu     sync.Mutex
 	clock  time.Time
@@ -172,7 +173,7 @@ func (r *Runtime) ReplayRun(ctx context.Context, app agent.App, id agent.RunID, 
 		Limits: limits, Now: p.now, Random: p.random,
 	}
 	c.Calls = p.answer
-	if kind == agent.Script {
+	if p.script = kind == agent.Script; p.script {
 		if c.Waiting, err = p.waiting(ctx); err != nil {
 			return agent.Replay{}, err
 		}
@@ -276,14 +277,20 @@ func (p *player) answer(ctx context.Context, name string, in []byte) ([]byte, er
 		p.mu.Unlock()
 		return p.r.resultOf(ctx, c.Result)
 	}
-	defer p.mu.Unlock()
+	p.mu.Unlock()
 	switch name {
 	case abi.CallEmit, abi.CallStepBegin, abi.CallStepEnd:
 		return nil, nil
 	case abi.CallSelf:
 		return p.self, nil
 	}
+	if p.script && !whileItRuns(name) { // the code may come to its end without, as it did then
+		<-ctx.Done()
+		return nil, errGoneAway
+	}
+	p.mu.Lock()
 	p.ended = true
+	p.mu.Unlock()
 	p.stop()
 	return nil, errGoneAway
 }

@@ -284,6 +284,29 @@ func TestReportAlarmThatKillsTheProcess(t *testing.T) {
 	})
 }
 
+// "Retries were counted from the end of the log, which a restart began anew: an endless loop": attempts are counted over restarts.
+func TestReportAttemptsAreCountedOverRestarts(t *testing.T) {
+	calls := 0
+	reported(t, map[string]runtimetest.Func{
+		"set": setAlarm(abi.AlarmSet{Name: "bad", Method: "ring", Delay: 1000, Retry: &abi.AlarmRetry{Attempts: 4, Delay: 60_000, MaxDelay: 60_000}}),
+		"ring": func(context.Context, host.Call) (agent.Payload, error) {
+			calls++
+			return agent.Payload{}, errors.New("not now")
+		},
+	}, func(t *testing.T, l *lives) {
+		l.mustCall("k", "set", "")
+		for range 8 {
+			wait(61 * time.Second)
+			l.crash()
+			l.begin()
+		}
+		list, _, err := l.Alarms(t.Context(), app, "a", "k", "", 0)
+		if err != nil || len(list) != 1 || !list[0].Dead || list[0].Attempt != 4 || calls != 4 {
+			t.Errorf("%d calls, %+v, %v", calls, list, err)
+		}
+	})
+}
+
 // "Two upgrades at once": each instance is upgraded once for each code that it meets, in its line, whatever comes at the same time.
 func TestReportTwoUpgradesAtOnce(t *testing.T) {
 	reported(t, map[string]runtimetest.Func{

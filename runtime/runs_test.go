@@ -303,6 +303,24 @@ func TestRunIsReplayed(t *testing.T) {
 	}
 }
 
+// Code that has its result while a call is still under way, as after a race, comes to the same when it is played again.
+func TestReplayOfARace(t *testing.T) {
+	w := newWorld(t, `
+		import { sleep } from "skep";
+		export async function run() { return await Promise.race([sleep("1 hour").then(() => "late"), sleep(5).then(() => "soon")]); }`, nil)
+	w.start()
+	run := w.begin("run", "null")
+	if got := w.output(run); got != "soon" {
+		t.Fatalf("output %s", got)
+	}
+	for range 20 {
+		got, err := w.ReplayRun(t.Context(), app, run.ID, runtime.ReplayRequest{})
+		if err != nil || !got.Same || !got.Complete || got.Output == nil || string(got.Output.Body) != "soon" {
+			t.Fatalf("replay: %+v, %v, %+v", got, err, got.Difference)
+		}
+	}
+}
+
 // A server that stops lets runs that rest give up their cells, and stops those that compute; the next one goes on with both.
 func TestRunsOutliveTheirServer(t *testing.T) {
 	w := newWorld(t, controlled, &runtime.Options{Grace: 50 * time.Millisecond})

@@ -100,6 +100,7 @@ type city struct {
 	out    *egress.Egress
 	url    string
 	puts   atomic.Int64
+	asked  atomic.Pointer[func()] // before the web server answers, when it is there
 	script string
 	mu     sync.Mutex
 	load   func(context.Context, agent.Digest) (agent.Source, error)
@@ -108,6 +109,9 @@ type city struct {
 func newCity(t testing.TB, script string) *city {
 	c := &city{t: t, inner: memkv.New(), dir: t.TempDir()}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked := c.asked.Load(); asked != nil {
+			(*asked)()
+		}
 		if r.Method == http.MethodPut {
 			c.puts.Add(1)
 		}

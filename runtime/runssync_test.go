@@ -29,8 +29,7 @@ func TestRunIsPlayedAgain(t *testing.T) {
 		out, err := c.Calls(ctx, name, b)
 		return string(out), err
 	}
-	var w *world
-	w = &world{rig: newRig(t, map[string]runtimetest.Func{
+	w := &world{rig: newRig(t, map[string]runtimetest.Func{
 		"pay": func(context.Context, host.Call) (agent.Payload, error) {
 			paid.Add(1)
 			return agent.Text("paid"), nil

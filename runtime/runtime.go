@@ -98,6 +98,8 @@ type Runtime struct {
 	flying    sync.WaitGroup // what runs have asked of others, and commits of theirs
 	endings   atomic.Int64   // of runs
 
+	environments sync.RWMutex // held over the commit that gives an agent one, and over one that deletes it; before the lock of the agent
+
 	mu       sync.Mutex
 	active   map[agent.RunID]*execution
 	stopping bool

@@ -67,19 +67,33 @@ func (x *execution) newest() bool {
 	return x.r.active[x.run.ID] == x
 }
 
-// theTurn returns the turn of the slice, which begins when something of the instance is asked for, and lasts until the code comes to rest.
-// The caller holds gate.
+// theTurn returns the turn of the slice, which begins when something of the instance is asked for, and lasts until the code comes to rest. A store that
+// fails for now is asked again, until ctx ends or the process must. The caller holds gate.
 func (x *execution) theTurn(ctx context.Context) (*durable.Turn, error) {
-	if x.turn != nil {
-		return x.turn, nil
+	for wait := firstRetry; x.turn == nil; wait = min(2*wait, lastRetry) {
+		t, err := x.again(ctx)
+		switch {
+		case err == nil:
+			t.Gather(x.collect)
+			x.turn = t
+		case ctx.Err() != nil || x.hard.Err() != nil || !passing(err):
+			return nil, err
+		default:
+			x.r.log.WarnContext(x.hard, "an instance could not be acquired for its run, and is tried again", "run", x.run.ID, "error", err)
+			pause(ctx, wait)
+		}
 	}
-	t, err := x.again(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.Gather(x.collect)
-	x.turn = t
-	return t, nil
+	return x.turn, nil
+}
+
+// lasting returns a context for the end of a life: it outlives the cell, and the process's own end by the time of one commit.
+func (x *execution) lasting() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.hard))
+	stop := context.AfterFunc(x.hard, func() {
+		pause(ctx, commitTimeout)
+		cancel()
+	})
+	return ctx, func() { stop(); cancel() }
 }
 
 // undo forgets what the slice did to the instance. The caller holds gate, as do those of the next four.
@@ -105,6 +119,9 @@ func (x *execution) commit(ctx context.Context) error {
 	short := x.turn == nil
 	t, err := x.theTurn(ctx)
 	if err != nil {
+		if ctx.Err() == nil {
+			x.fail(err)
+		}
 		return err
 	}
 	err = x.r.retry(x.hard, t.Commit)

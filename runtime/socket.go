@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 
@@ -23,8 +24,9 @@ const maxFrames = 16 << 20
 // socketWork is what a client asked for by a connection, in the turn that does it.
 type socketWork struct {
 	conn string
-	call string // id of the call that it is, else empty
-	sets bool   // whether it is a change of the shared state
+	call string                      // id of the call that it is, else empty
+	sets bool                        // whether it is a change of the shared state
+	each func(json.RawMessage) error // gets the items of a call that came by no connection; else nil
 }
 
 // addSockets gives a cell's door the connections of its instance, and the state that they see.
@@ -55,7 +57,10 @@ func (s *placeSockets) Send(ctx context.Context, in abi.SocketSend) error {
 	}
 	work := s.p.socket
 	item := work != nil && in.Text != nil && slices.Equal(in.To, []string{work.conn}) && sockets.IsItem(*in.Text, work.call)
-	if item && s.r.sockets.Find(t.ID(), work.conn) == nil {
+	switch {
+	case item && work.each != nil:
+		return yieldItem(ctx, t, f, work.each)
+	case item && s.r.sockets.Find(t.ID(), work.conn) == nil:
 		return agent.Errorf(agent.Cancelled, "the connection that asked for it has ended")
 	}
 	if err := s.take(len(f.Data)); err != nil {

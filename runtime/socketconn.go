@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/skep-dev/skep/abi"
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/internal/ws"
@@ -41,6 +43,7 @@ type Socket struct {
 	id   instance.ID
 	name string
 	conn *sockets.Conn
+	from trace.SpanContext // of the request that has opened it
 
 	mu      sync.Mutex
 	inbox   []ws.Message
@@ -60,7 +63,16 @@ func (r *Runtime) OpenSocket(ctx context.Context, app agent.App, req SocketReque
 	if err != nil {
 		return nil, err
 	}
-	return &Socket{r: r, app: app, req: req, id: id, name: rec.agent.Name}, r.sockets.Room(id)
+	return &Socket{r: r, app: app, req: req, id: id, name: rec.agent.Name, from: trace.SpanContextFromContext(ctx)}, r.sockets.Room(id)
+}
+
+// span begins the span of something that happens on the connection. As a connection may last for days it is of a trace of its own, and
+// links to the request that has opened the connection.
+func (k *Socket) span(ctx context.Context, name string) (context.Context, trace.Span) {
+	if !k.from.IsValid() {
+		return k.r.opts.Tracer.Start(ctx, name)
+	}
+	return k.r.opts.Tracer.Start(ctx, name, trace.WithLinks(trace.Link{SpanContext: k.from}))
 }
 
 // Serve serves the connection until it has ended. When soft ends it is closed with code 1001, and code is told nothing of that: it is
@@ -179,6 +191,8 @@ func (k *Socket) finish(ctx context.Context, tell bool, end *ws.CloseError) {
 	if !there || end.Code == closeDeleted && end.Ours {
 		return
 	}
+	ctx, span := k.span(ctx, "disconnect")
+	defer span.End()
 	ev := abi.SocketEvent{Socket: k.conn.Socket(), Code: end.Code, Reason: end.Reason}
 	_ = k.turn(ctx, rec, function, ev, agent.Event{Kind: agent.EventDisconnected}) // what the code did not catch is in its log
 }

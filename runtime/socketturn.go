@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +27,8 @@ func socketHandler(p *agent.Plugin, handler, reserved string) (string, bool) {
 
 // open has the instance take the connection, in a turn: from the commit of that on the client is told what becomes of the instance.
 func (k *Socket) open(ctx context.Context) {
+	ctx, span := k.span(ctx, "connect")
+	defer span.End()
 	err := insist(ctx, func() error { return k.connect(ctx) })
 	k.opened = err == nil
 	if err == nil {
@@ -149,6 +150,8 @@ func (k *Socket) turn(ctx context.Context, rec record, function string, ev abi.S
 
 // take deals with one message.
 func (k *Socket) take(ctx context.Context, m ws.Message) {
+	ctx, span := k.span(ctx, "message")
+	defer span.End()
 	rec, err := k.record(ctx)
 	if agent.KindOf(err) == agent.NotFound && err != nil {
 		k.conn.Close(closeDeleted, sockets.Words(err))
@@ -366,33 +369,11 @@ func (k *Socket) callMethod(ctx context.Context, rec record, in *abi.RPC) (abi.R
 	if isReserved(rec.plugin, in.Method) || !slices.Contains(rec.plugin.Exports, in.Method) {
 		return nil, agent.Errorf(agent.NotFound, "there is no method %.80q", in.Method)
 	}
-	w := k.r.work(rec, agent.UseTurn, in.Method, agent.Payload{})
-	w.socket = &socketWork{conn: k.conn.ID, call: in.ID}
-	script := rec.plugin.Kind == agent.Script
-	switch {
-	case script:
-		in.Connection = k.conn.ID
-		w.function, w.input = abi.FunctionRPC, agent.JSON(encode(in))
-	case len(in.Args) == 1:
-		w.input = agent.JSON(in.Args[0])
-	case len(in.Args) > 1:
-		w.input = agent.JSON(encode(in.Args))
-	}
+	in.Connection = k.conn.ID
+	w := k.r.methodWork(rec, in)
 	res, err := k.r.turn(ctx, k.id, w, "")
 	if err != nil {
 		return nil, k.r.ended(ctx, rec.agent, err)
 	}
-	if script {
-		var done abi.RPCDone
-		if err := json.Unmarshal(res.Output.Body, &done); err != nil {
-			return nil, agent.Wrap(agent.Internal, err, "internal error")
-		}
-		return done.Done, nil
-	}
-	switch out := res.Output; {
-	case out.IsJSON() && json.Valid(out.Body):
-		return abi.Raw(out.Body), nil
-	default:
-		return encode(string(out.Body)), nil
-	}
+	return methodResult(w, res)
 }

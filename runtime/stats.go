@@ -27,6 +27,7 @@ type Stats struct {
 	LogsFollowed int   // logs that have a listener now
 	LogReads     int64 // reads of the store for listeners
 	Durable      durable.Stats
+	DeadAlarms   int64 // that failed for the last time
 
 	Snapshots     int64 // of runs that gave up their cells
 	SnapshotBytes int64
@@ -50,7 +51,7 @@ type counters struct {
 	failures    [agent.Cancelled + 1]atomic.Int64
 	runs        [agent.RunCancelled + 1]atomic.Int64
 
-	snapshots, snapshotBytes, wakes, waking atomic.Int64
+	snapshots, snapshotBytes, wakes, waking, deadAlarms atomic.Int64
 }
 
 // begin counts a cell until done is called.
@@ -123,7 +124,7 @@ func (r *Runtime) Stats() Stats {
 	}
 	s.Sockets = r.sockets.All()
 	s.LogsFollowed, s.Listeners, s.LogReads = r.feeds.figures()
-	s.Durable = r.keeper.Stats()
+	s.Durable, s.DeadAlarms = r.keeper.Stats(), r.stats.deadAlarms.Load()
 	s.Snapshots, s.SnapshotBytes = r.stats.snapshots.Load(), r.stats.snapshotBytes.Load()
 	s.Wakes, s.Waking = r.stats.wakes.Load(), time.Duration(r.stats.waking.Load())
 	r.mu.Lock()

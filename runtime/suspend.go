@@ -300,7 +300,7 @@ func (x *execution) suspend(res host.Result) {
 	defer x.drop()
 	err := x.r.retry(x.hard, func(ctx context.Context) error { return x.snapshot(ctx, res) })
 	if err == nil {
-		err = x.suspended(context.WithoutCancel(x.hard), res)
+		err = x.suspended(res)
 	}
 	if err != nil {
 		x.r.log.WarnContext(x.hard, "a run that waits could not be written down", "run", x.run.ID, "error", err)
@@ -351,7 +351,9 @@ func (x *execution) base() agent.Usage {
 }
 
 // suspended commits it. The caller holds gate.
-func (x *execution) suspended(ctx context.Context, res host.Result) error {
+func (x *execution) suspended(res host.Result) error {
+	ctx, cancel := x.lasting()
+	defer cancel()
 	t, err := x.theTurn(ctx)
 	if err != nil {
 		return err

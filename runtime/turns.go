@@ -123,11 +123,20 @@ func (r *Runtime) instanceOf(ctx context.Context, app agent.App, name, key strin
 
 // agentOf finds the agent of an instance that is there.
 func (r *Runtime) agentOf(ctx context.Context, id instance.ID) (record, error) {
+	if name := r.records.nameOf(id.App, id.Agent); name != "" {
+		if rec, err := r.records.resolve(ctx, r.store, id.App, name); err == nil && rec.agent.ID == id.Agent {
+			return rec, nil
+		}
+	}
 	name, err := r.store.AgentName(ctx, id.App, id.Agent)
 	if err != nil {
 		return record{}, err
 	}
-	return r.records.resolve(ctx, r.store, id.App, name)
+	rec, err := r.records.resolve(ctx, r.store, id.App, name)
+	if err == nil && rec.agent.ID == id.Agent {
+		r.records.named(id.App, id.Agent, name)
+	}
+	return rec, err
 }
 
 // work is what is done in a turn.
@@ -288,6 +297,9 @@ func (r *Runtime) callInstance(ctx context.Context, app agent.App, req InstanceC
 			Kind: agent.NotFound, Msg: "the code of agent " + req.Agent + " has no method " + quoted(req.Function),
 			Hint: "it has: " + strings.Join(callable(rec.plugin), ", "),
 		})
+	}
+	if req.Each != nil {
+		return r.callYielding(ctx, id, w, req)
 	}
 	res, err := r.turn(ctx, id, w, req.Once)
 	return res, r.ended(ctx, rec.agent, err)

@@ -97,7 +97,8 @@ func (in *Instances) Due(ctx context.Context, now time.Time, after instance.Curs
 		if after == "" {
 			from = dueFrom(time.UnixMilli(low))
 		}
-		bytes, seen := 0, key("")
+		bytes := 0
+		page.Last = after
 		gone := goneCache{snap: snap, known: map[key]bool{}}
 		return snap.each(from, prefixEnd(prefixInstDue), false, func(k key, _ []byte) error {
 			if !marked {
@@ -116,7 +117,7 @@ func (in *Instances) Due(ctx context.Context, now time.Time, after instance.Curs
 				return errStop
 			}
 			if len(page.Alarms) == limit || bytes > maxReadBytes {
-				page.Next = instance.Cursor(seen[len(prefixInstDue):])
+				page.Next = page.Last
 				return errStop
 			}
 			a, found, err := findAlarm(snap, id, name)
@@ -128,7 +129,8 @@ func (in *Instances) Due(ctx context.Context, now time.Time, after instance.Curs
 			case !a.At.Equal(at):
 				return corrupt(k, "the alarm is set for %s", a.At)
 			}
-			seen, bytes = k, bytes+len(a.Data)
+			bytes += len(a.Data)
+			page.Last = instance.Cursor(k[len(prefixInstDue):])
 			page.Alarms = append(page.Alarms, instance.Due{ID: id, Alarm: a})
 			return ctx.Err()
 		})

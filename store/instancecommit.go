@@ -107,7 +107,7 @@ func (c *turn) run(t *tx, f instance.Fence) (res instance.Result, err error) {
 
 // result returns what the batch gave, which led to h.
 func (c *turn) result(h instHead) (res instance.Result, err error) {
-	res.Fence = h.fence()
+	res.Fence, res.Counts = h.fence(), instance.Counts{LogBytes: h.LogBytes, Alarms: h.Alarms, Outbox: h.Outbox, Children: h.Children}
 	ok := [3]bool{}
 	res.Events, ok[0] = numbered(logsOf(c.b.Events), h.Ends.Events)
 	res.Journal, ok[1] = numbered(runsOf(c.b.Journal), h.Ends.Journal)

@@ -189,6 +189,18 @@ func (in *Instances) Alarms(ctx context.Context, id instance.ID, after string, l
 	return out, err
 }
 
+// Alarm implements instance.Reader.
+func (in *Instances) Alarm(ctx context.Context, id instance.ID, name string) (a instance.Alarm, found bool, err error) {
+	err = in.s.view(ctx, func(snap snapshot) error {
+		if _, err := openInst(snap, snap, id); err != nil {
+			return err
+		}
+		a, found, err = findAlarm(snap, id, name)
+		return err
+	})
+	return a, found, err
+}
+
 // Children implements instance.Reader.
 func (in *Instances) Children(ctx context.Context, id, after instance.ID, limit int) (out []instance.ID, err error) {
 	from := key("")

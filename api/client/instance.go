@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"time"
 
@@ -20,6 +21,43 @@ func (c *Client) CallInstanceOnce(
 	ctx context.Context, agentName, key, method, once string, in agent.Payload, timeout time.Duration,
 ) (agent.Payload, agent.Usage, error) {
 	return c.call(ctx, path("agents", agentName, "instances", key, "call", method), once, in, timeout)
+}
+
+// StreamInstance calls a method of an instance and gives each what it yields, item by item, as it comes. It returns what the method
+// returns, null for most generators. in is JSON or text. Of a call that fails in the middle, what was done before the newest item
+// stays done. When ctx ends or each returns an error the call is ended.
+func (c *Client) StreamInstance(
+	ctx context.Context, agentName, key, method string, in agent.Payload, timeout time.Duration, each func(item json.RawMessage) error,
+) (json.RawMessage, error) {
+	h := header{"Content-Type": in.Type, "Accept": typeNDJSON}
+	if timeout > 0 {
+		h["Skep-Timeout"] = timeout.String()
+	}
+	res, err := c.send(ctx, "POST", path("agents", agentName, "instances", key, "call", method), h, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	for lines := json.NewDecoder(res.Body); ; {
+		var line struct {
+			Item   json.RawMessage `json:"item"`
+			Result json.RawMessage `json:"result"`
+			Error  *problem        `json:"error"`
+		}
+		switch err := lines.Decode(&line); {
+		case err != nil && ctx.Err() != nil:
+			return nil, c.unreachable(ctx, err)
+		case err != nil:
+			return nil, agent.Wrap(agent.Unavailable, err, "the connection ended before the call did: it may have taken effect")
+		case line.Error != nil && line.Error.Kind != nil:
+			return nil, line.Error.error(0)
+		case line.Item == nil:
+			return line.Result, nil
+		}
+		if err := each(line.Item); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // Instances lists an agent's instances in the order of their keys.
@@ -50,6 +88,11 @@ func InstanceLog(agentName, key string) Log {
 // Alarms lists an instance's alarms, dead letters too, in the order of their names.
 func (c *Client) Alarms(ctx context.Context, agentName, key string, p agent.Page) (List[agent.Alarm], error) {
 	return get[List[agent.Alarm]](ctx, c, path("agents", agentName, "instances", key, "alarms")+pageQuery(p).encode())
+}
+
+// DeadLetters lists the alarms that failed for the last time, of all instances of an agent. A page has all of its last instance.
+func (c *Client) DeadLetters(ctx context.Context, agentName string, p agent.Page) (List[agent.Alarm], error) {
+	return get[List[agent.Alarm]](ctx, c, path("agents", agentName, "alarms", "dead")+pageQuery(p).encode())
 }
 
 // DeleteAlarm takes an alarm back, or drops a dead letter.

@@ -19,6 +19,7 @@ import (
 	"github.com/skep-dev/skep/driver"
 	"github.com/skep-dev/skep/driver/backend"
 	"github.com/skep-dev/skep/driver/backend/acp"
+	"github.com/skep-dev/skep/driver/backend/backendtest"
 	"github.com/skep-dev/skep/driver/backend/claude"
 	"github.com/skep-dev/skep/driver/backend/codex"
 	"github.com/skep-dev/skep/driver/backend/pi"
@@ -44,13 +45,7 @@ type boxCLI struct {
 }
 
 func boxCLIs() []*boxCLI {
-	call := func(name string, args any) script.Call {
-		b, err := json.Marshal(args)
-		if err != nil {
-			panic(err)
-		}
-		return script.Call{Name: name, Args: b}
-	}
+	call := backendtest.Call
 	plan := func(name string, args any) *script.Call { c := call(name, args); return &c }
 	type m = map[string]any
 	return []*boxCLI{

@@ -108,7 +108,7 @@ func (t *talk) open(ctx context.Context, name string, id agent.SessionID, key st
 // listen takes messages until there are no more.
 func (t *talk) listen(ctx context.Context, old bool) error {
 	if old {
-		if err := t.resume(ctx); err != nil {
+		if err := t.stay(ctx, t.resume(ctx)); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (t *talk) listen(ctx context.Context, old bool) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			if t.in.tty != nil && !t.json {
-				t.notef("skep chat %s --session %s goes on\n", t.session.Agent, t.session.ID)
+				t.notef("\nskep chat %s --session %s goes on\n", t.session.Agent, t.session.ID)
 			}
 			return nil
 		case err != nil:
@@ -128,13 +128,19 @@ func (t *talk) listen(ctx context.Context, old bool) error {
 		case line == "":
 			continue
 		}
-		if err := t.say(ctx, line); err != nil {
-			if t.in.tty == nil || ctx.Err() != nil || errors.Is(err, errLeave) {
-				return err
-			}
-			t.show(ctx, err)
+		if err := t.stay(ctx, t.say(ctx, line)); err != nil {
+			return err
 		}
 	}
+}
+
+// stay shows what an answer failed with to who sits at a terminal, and goes on; else it is the error.
+func (t *talk) stay(ctx context.Context, err error) error {
+	if err == nil || t.in.tty == nil || ctx.Err() != nil || errors.Is(err, errLeave) {
+		return err
+	}
+	t.show(ctx, err)
+	return nil
 }
 
 // read returns the next line, or io.EOF when the person leaves.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,8 +61,15 @@ func environmentFields(e agent.Environment) []string {
 	return []string{
 		"name", e.Name, "revision", strconv.FormatInt(e.Revision, 10), "description", e.Description, "image", e.Image, "provider", e.Provider, "runtime", e.Runtime,
 		"packages", strings.Join(e.Packages, ", "), "setup", e.Setup, "variables", strings.Join(vars, ", "), "may reach", or(strings.Join(network, ", "), "models only"), "requires", strings.Join(e.Requires, ", "),
-		"size", sandboxSize(e.Size), "idle", cmp.Or(e.Idle, agent.DefaultSandboxIdle).String(), "life", cmp.Or(e.Life, agent.DefaultSandboxLife).String(), "created", when(e.Created),
+		"size", sandboxSize(e.Size), "idle", cmp.Or(e.Idle, agent.DefaultSandboxIdle).String(), "life", sandboxLife(e.Life), "created", when(e.Created),
 	}
+}
+
+func sandboxLife(d time.Duration) string {
+	if d == 0 {
+		return agent.DefaultSandboxLife.String() + "; of a pet without end"
+	}
+	return d.String()
 }
 
 func sandboxSize(s agent.SandboxSize) string {

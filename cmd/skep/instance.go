@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -42,12 +43,14 @@ children of its own, one call at a time, and is made by its first call.`,
 func newInstanceCall(c *cli) *cobra.Command {
 	var mediaType, once string
 	var timeout time.Duration
+	var stream bool
 	cmd := &cobra.Command{
 		Use:   "call AGENT KEY METHOD [INPUT]",
 		Short: "Call a method of an instance and print what it returns",
 		Long: "Call a method of an instance, in its turn, and print what it returns. What it changed is durable by then. An instance that is\nnot there is made.\n\n" +
+			"What a generator yields is one list; with --stream each item is printed as it comes, a line of JSON each, then what it returns.\n\n" +
 			inputHelp,
-		Example: "  skep instance call counter ada add 1\n  skep instance call room lobby say '{\"text\":\"Hello\"}'",
+		Example: "  skep instance call counter ada add 1\n  skep instance call room lobby say '{\"text\":\"Hello\"}'\n  skep instance call counter ada count 10 --stream",
 		Args:    cobra.RangeArgs(3, 4),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			input, err := c.input(args[3:], mediaType)
@@ -57,6 +60,12 @@ func newInstanceCall(c *cli) *cobra.Command {
 			cl, err := c.client()
 			if err != nil {
 				return err
+			}
+			if stream && once != "" {
+				return &agent.Error{Kind: agent.Invalid, Msg: "--stream and --once exclude each other: what a call yields is not kept", Hint: "leave one of them out"}
+			}
+			if stream {
+				return c.streamCall(cmd.Context(), cl, args, input, timeout)
 			}
 			output, usage, err := cl.CallInstanceOnce(cmd.Context(), args[0], args[1], args[2], once, input, timeout)
 			if err != nil {
@@ -72,7 +81,21 @@ func newInstanceCall(c *cli) *cobra.Command {
 	cmd.Flags().StringVar(&mediaType, "type", "", "media type of the input")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "most time for the call, when less than the agent's limit")
 	cmd.Flags().StringVar(&once, "once", "", "a `NAME` of your own; made again with it within a day, the call has no second effect")
+	cmd.Flags().BoolVar(&stream, "stream", false, "print what the method yields as it comes")
 	return cmd
+}
+
+// streamCall prints what a method yields, and what it returns if that is not null.
+func (c *cli) streamCall(ctx context.Context, cl *client.Client, args []string, in agent.Payload, timeout time.Duration) error {
+	line := func(v json.RawMessage) error {
+		_, err := fmt.Fprintf(c.stdout, "%s\n", v)
+		return err
+	}
+	result, err := cl.StreamInstance(ctx, args[0], args[1], args[2], in, timeout, line)
+	if err != nil || string(result) == "null" {
+		return err
+	}
+	return line(result)
 }
 
 func newInstanceList(c *cli) *cobra.Command {

@@ -48,7 +48,7 @@ is what it says and a patch of what it has changed, which --patch and --apply br
 				return err
 			}
 			if worker {
-				err = task.input(cmd.Context(), c, cl, args, &start)
+				err = task.input(cmd.Context(), cl, args, &start)
 			} else {
 				start.Function = "run"
 				if len(args) > 1 {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == workerVerb { // servers of these tests are in this process, and start it again
 		main()
 	}
-	testscript.Main(m, map[string]func(){"skep": main, "mcpdemo": mcpDemo, "oauthdemo": oauthDemo, "browse": browse})
+	testscript.Main(m, map[string]func(){"skep": main, "mcpdemo": mcpDemo, "oauthdemo": oauthDemo, "browse": browse, "person": person})
 }
 
 // TestScript runs the scripts in testdata/script, which use the binary as a person does. Beside the commands of testscript

@@ -72,7 +72,7 @@ func (f *taskFlags) worker(cmd *cobra.Command, cl *client.Client, args []string)
 const repoFile = "repo.tar"
 
 // input puts into a session what the task needs, and makes the run's input.
-func (f *taskFlags) input(ctx context.Context, c *cli, cl *client.Client, args []string, start *client.NewRun) error {
+func (f *taskFlags) input(ctx context.Context, cl *client.Client, args []string, start *client.NewRun) error {
 	in := map[string]any{"task": args[1]}
 	for name, value := range map[string]string{"ref": f.ref, "commit": f.commit, "branch": f.branch} {
 		if value != "" {
@@ -83,59 +83,83 @@ func (f *taskFlags) input(ctx context.Context, c *cli, cl *client.Client, args [
 	if f.repo != "" && !folder {
 		in["repo"] = f.repo
 	}
-	if (folder || len(f.attach) > 0) && start.Session == "" {
+	files, err := f.pack(folder)
+	defer func() {
+		for _, file := range files {
+			_ = file.Close()
+		}
+	}()
+	if err != nil {
+		return err // before there is a session, which would be left empty
+	}
+	if len(files) > 0 && start.Session == "" {
 		se, err := cl.CreateSession(ctx, client.NewSession{Agent: args[0], Key: start.Key})
 		if err != nil {
 			return err
 		}
 		start.Session, start.Key = se.ID, ""
 	}
-	if folder {
-		tar, err := packFolder(f.repo)
-		if err != nil {
-			return err
-		}
-		defer tar.Close()
-		if err := c.putFile(ctx, cl, start.Session, repoFile, tar); err != nil {
-			return err
-		}
-		in["repo"] = map[string]string{"file": repoFile}
-	}
 	var paths []string
-	for _, name := range f.attach {
-		file, err := os.Open(name)
-		if err != nil {
-			return &agent.Error{Kind: agent.Invalid, Msg: "cannot read " + name, Err: err}
-		}
-		to := "attachments/" + filepath.Base(name)
-		err = c.putFile(ctx, cl, start.Session, to, file)
-		_ = file.Close()
-		if err != nil {
+	for _, file := range files {
+		if _, err := cl.PutFile(ctx, start.Session, file.to, "", nil, file, file.size); err != nil {
 			return err
 		}
-		paths = append(paths, to)
+		if file.to == repoFile {
+			in["repo"] = map[string]string{"file": repoFile}
+			continue
+		}
+		paths = append(paths, file.to)
 	}
 	if len(paths) > 0 {
 		in["attachments"] = paths
 	}
-	var err error
 	start.Input, err = json.Marshal(in)
 	return err
 }
 
-func (c *cli) putFile(ctx context.Context, cl *client.Client, session agent.SessionID, to string, f *os.File) error {
-	st, err := f.Stat()
-	if err != nil {
-		return err
+// sent is a file that a session is given, and its path there.
+type sent struct {
+	*os.File
+	to   string
+	size int64
+}
+
+// pack opens what the task needs of the caller's files. The caller closes what is returned, also with an error.
+func (f *taskFlags) pack(folder bool) (files []sent, err error) {
+	add := func(to string, file *os.File) error {
+		st, err := file.Stat()
+		if err != nil {
+			_ = file.Close()
+			return err
+		}
+		files = append(files, sent{file, to, st.Size()})
+		if st.Size() > agent.MaxFile {
+			return &agent.Error{
+				Kind: agent.Exhausted, Limit: agent.LimitInput, Msg: fmt.Sprintf("what is to be sent as %s is %s, and a file of a session has up to %s", to, size(st.Size()), size(agent.MaxFile)),
+				Hint: "let git ignore what is made of other files, or give the URL of a repository",
+			}
+		}
+		return nil
 	}
-	if st.Size() > agent.MaxFile {
-		return &agent.Error{
-			Kind: agent.Exhausted, Limit: agent.LimitInput, Msg: fmt.Sprintf("what is to be sent as %s is %s, and a file of a session has up to %s", to, size(st.Size()), size(agent.MaxFile)),
-			Hint: "let git ignore what is made of other files, or give the URL of a repository",
+	if folder {
+		tar, err := packFolder(f.repo)
+		if err == nil {
+			err = add(repoFile, tar)
+		}
+		if err != nil {
+			return files, err
 		}
 	}
-	_, err = cl.PutFile(ctx, session, to, "", nil, f, st.Size())
-	return err
+	for _, name := range f.attach {
+		file, err := os.Open(name)
+		if err != nil {
+			return files, &agent.Error{Kind: agent.Invalid, Msg: "cannot read " + name, Err: err}
+		}
+		if err := add("attachments/"+filepath.Base(name), file); err != nil {
+			return files, err
+		}
+	}
+	return files, nil
 }
 
 // outcome is what a run of a task returns.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,12 +22,42 @@ type span struct {
 	SpanID  string `json:"spanId"`
 	Parent  string `json:"parentSpanId"`
 	Name    string `json:"name"`
+	Links   []struct {
+		TraceID string `json:"traceId"`
+	} `json:"links"`
+	Attributes []struct {
+		Key   string `json:"key"`
+		Value struct {
+			String string `json:"stringValue"`
+		} `json:"value"`
+	} `json:"attributes"`
+}
+
+func (s span) attribute(key string) string {
+	for _, a := range s.Attributes {
+		if a.Key == key {
+			return a.Value.String
+		}
+	}
+	return ""
 }
 
 // spanCollector is a collector of spans by OTLP over HTTP in JSON.
 type spanCollector struct {
 	mu    sync.Mutex
 	spans map[string]span // by name
+	all   []span
+}
+
+// find returns the first span for which is holds.
+func (c *spanCollector) find(is func(span) bool) (span, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.all, is)
+	if i < 0 {
+		return span{}, false
+	}
+	return c.all[i], true
 }
 
 func (c *spanCollector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
@@ -49,6 +80,7 @@ func (c *spanCollector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 		for _, ss := range rs.ScopeSpans {
 			for _, s := range ss.Spans {
 				c.spans[s.Name] = s
+				c.all = append(c.all, s)
 			}
 		}
 	}
@@ -125,6 +157,89 @@ export const keep = async () => { await storage.set("n", 1); };`
 	}
 	if log := string(logged.Bytes()); !strings.Contains(log, "trace="+id) || strings.Contains(log, "hidden") {
 		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// TestTraceOfInstances follows what nobody asks for by a request: an alarm, a message of an instance to another, an event of a socket.
+func TestTraceOfInstances(t *testing.T) {
+	coll := &spanCollector{spans: map[string]span{}}
+	collector := httptest.NewServer(coll)
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	var logged safeBuffer
+	c := startServer(t, &logged, nil)
+	defer c.stop()
+	code := `import { Agent } from "skep";
+export default class Room extends Agent {
+  async later() { await this.schedule(0, "ring"); }
+  ring() { this.emit("rang", 1); }
+  async tell(key) { await this.agent("room", key, { send: true }).ring(); }
+  onSocketMessage(connection, data) { return connection.send(data); }
+}`
+	if _, err := c.PutPlugin(t.Context(), client.Upload{Name: "room", Filename: "room.ts", Body: []byte(code)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateAgent(t.Context(), client.NewAgent{Name: "room", Plugin: "room"}); err != nil {
+		t.Fatal(err)
+	}
+	call := func(key, method, input string) {
+		t.Helper()
+		if _, _, err := c.CallInstance(t.Context(), "room", key, method, agent.JSON([]byte(input)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rang := func(key string) {
+		t.Helper()
+		for ev, err := range c.Events(t.Context(), client.InstanceLog("room", key), 0, true) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Name == "rang" {
+				return
+			}
+		}
+	}
+	call("a", "later", "null")
+	rang("a")
+	call("b", "tell", `"c"`)
+	rang("c")
+	heard := make(chan string, 1)
+	s, err := c.Connect(t.Context(), "room", "d", &client.SocketOptions{OnMessage: func(data []byte, _ bool) { heard <- string(data) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SendText("hello"); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, heard)
+	s.Close()
+	c.stop()
+
+	below := func(parent span, name, key string) {
+		t.Helper()
+		if _, there := coll.find(func(s span) bool {
+			return s.Name == name && s.Parent == parent.SpanID && s.TraceID == parent.TraceID && s.attribute("skep.instance") == key
+		}); !there {
+			t.Errorf("there is no %q of %q below %+v", name, key, parent)
+		}
+	}
+	alarm, _ := coll.find(func(s span) bool { return s.Name == "alarm.due" })
+	below(alarm, "alarm", "a")
+	below(alarm, "commit", "")
+	told, _ := coll.find(func(s span) bool {
+		return s.Name == "turn" && s.attribute("skep.instance") == "b" && s.attribute("skep.function") == "tell"
+	})
+	if _, there := coll.find(func(s span) bool { return s.attribute("skep.instance") == "c" && s.TraceID == told.TraceID }); !there {
+		t.Errorf("what a message does is not in the trace of its sender, %+v", told)
+	}
+	turn, _ := coll.find(func(s span) bool { return s.attribute("skep.function") == "skep:message" })
+	message, _ := coll.find(func(s span) bool { return s.Name == "message" && s.SpanID == turn.Parent })
+	below(message, "enter", "")
+	below(message, "turn", "d")
+	below(message, "commit", "")
+	opened, _ := coll.find(func(s span) bool { return s.Name == "GET /v1/agents/{name}/instances/{key}/ws" })
+	if len(message.Links) != 1 || message.Links[0].TraceID != opened.TraceID {
+		t.Errorf("a message of a socket links to %+v, not to %+v", message.Links, opened)
 	}
 }
 

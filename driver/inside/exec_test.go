@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,20 @@ func TestExec(t *testing.T) {
 	out = do[driver.ExecResult](r, driver.DoExec, driver.Exec{ID: "4", Command: []string{`head -c 1000000 /dev/zero`}, Most: 1 << 30})
 	if out.Dropped == 0 || len(out.Stdout) < 100_000 {
 		t.Errorf("%d bytes, %d dropped", len(out.Stdout), out.Dropped)
+	}
+}
+
+// What runs in a box ends before the driver when the box has no memory left.
+func TestProgramsEndFirst(t *testing.T) {
+	if _, err := os.ReadFile("/proc/self/oom_score_adj"); err != nil {
+		t.Skip("there is no such order here:", err)
+	}
+	r := start(t)
+	out := do[driver.ExecResult](r, driver.DoExec, driver.Exec{
+		ID: "1", Timeout: time.Minute, Command: []string{"until [ $(cat /proc/$$/oom_score_adj) -ge 500 ]; do :; done; cat /proc/self/oom_score_adj"},
+	})
+	if n, err := strconv.Atoi(strings.TrimSpace(out.Stdout)); err != nil || n < 500 {
+		t.Errorf("%+v", out)
 	}
 }
 

@@ -83,6 +83,7 @@ func (ps *procs) start(ctx context.Context, s start) (*proc, error) {
 	if err = p.cmd.Start(); err == nil {
 		p.pid = p.cmd.Process.Pid
 		ps.all[p.pid] = p
+		preferToEnd(p.pid)
 	}
 	ps.mu.Unlock()
 	for _, f := range theirs {
@@ -232,7 +233,7 @@ func (p *proc) kill(sig syscall.Signal, group bool) error {
 	if group {
 		pid = -pid
 	}
-	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := sendSignal(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return agent.Wrap(agent.Invalid, err, "the signal cannot be sent")
 	}
 	return nil
@@ -271,7 +272,7 @@ func (ps *procs) killAll() {
 		live := false
 		for pid, dead := range children() {
 			if !dead {
-				live = syscall.Kill(pid, syscall.SIGKILL) == nil || live
+				live = sendSignal(pid, syscall.SIGKILL) == nil || live
 			}
 		}
 		if !live {

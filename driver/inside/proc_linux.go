@@ -10,9 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// signals are those that a command can name.
+var signals = map[string]syscall.Signal{
+	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1,
+	"USR2": syscall.SIGUSR2, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "TSTP": syscall.SIGTSTP, "ABRT": syscall.SIGABRT, "PIPE": syscall.SIGPIPE,
+	"ALRM": syscall.SIGALRM, "SEGV": syscall.SIGSEGV, "BUS": syscall.SIGBUS, "FPE": syscall.SIGFPE, "ILL": syscall.SIGILL, "WINCH": syscall.SIGWINCH,
+}
+
+func sendSignal(pid int, sig syscall.Signal) error { return syscall.Kill(pid, sig) }
+
 // attributes puts a process into a group of its own, which the kernel ends with the driver.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// preferToEnd has the kernel, when the box has no memory left, end a process and what it starts rather than the driver, which can say so then. See
+// proc_pid_oom_score_adj(5). A process that has ended meanwhile needs none of it.
+func preferToEnd(pid int) {
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("500"), 0)
 }
 
 // awaitExit returns when a child has exited, and leaves it to be reaped: until then nothing else can get its number, so that its group can be signalled.

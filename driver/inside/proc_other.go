@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
@@ -11,7 +12,11 @@ import (
 
 // Boxes run Linux. Elsewhere the package is only built, so that what imports it is.
 
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+var signals = map[string]syscall.Signal{}
+
+func sendSignal(int, syscall.Signal) error { return errors.ErrUnsupported }
+
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 func awaitExit(int) {}
 
@@ -25,3 +30,5 @@ func reap(int) {}
 func oomKills() int64 { return 0 }
 
 func facts() driver.Facts { return driver.Facts{UID: os.Getuid()} }
+
+func preferToEnd(int) {}

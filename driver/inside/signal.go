@@ -8,13 +8,6 @@ import (
 	"github.com/skep-dev/skep/agent"
 )
 
-// signals are those that a command can name.
-var signals = map[string]syscall.Signal{
-	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1,
-	"USR2": syscall.SIGUSR2, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "TSTP": syscall.SIGTSTP, "ABRT": syscall.SIGABRT, "PIPE": syscall.SIGPIPE,
-	"ALRM": syscall.SIGALRM, "SEGV": syscall.SIGSEGV, "BUS": syscall.SIGBUS, "FPE": syscall.SIGFPE, "ILL": syscall.SIGILL, "WINCH": syscall.SIGWINCH,
-}
-
 func signalOf(name string) (syscall.Signal, error) {
 	sig, ok := signals[strings.TrimPrefix(name, "SIG")]
 	if !ok {

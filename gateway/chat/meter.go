@@ -29,7 +29,10 @@ type meter struct {
 	seen     uint64 // bits of the choices that have begun, and that have finished
 	finished uint64
 	done     bool
+	tell     func(wire.Said) // nil when nobody listens
 }
+
+func (m *meter) Tell(to func(wire.Said)) { m.tell = to }
 
 func (m *meter) Write(p []byte) { _ = m.p.Write(p, m.frame) }
 
@@ -106,7 +109,7 @@ func (m *meter) choice(c gjson.Result) {
 	c.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "delta", "message":
-			message(&m.s, v)
+			m.message(int(c.Get("index").Uint()&63)<<16, v)
 		case "usage":
 			m.use(v)
 		case "finish_reason":
@@ -122,25 +125,31 @@ func (m *meter) choice(c gjson.Result) {
 	})
 }
 
-// message reads a delta, or a whole message.
-func message(s *wire.MeterState, d gjson.Result) {
-	said := func(n int) {
-		s.Chars += n
-		s.Content = s.Content || n > 0
+// message reads a delta, or a whole message, of the choice whose texts have numbers from choice on.
+func (m *meter) message(choice int, d gjson.Result) {
+	s := &m.s
+	said := func(kind wire.PartKind, index int, field, text string) {
+		s.Chars += len(text)
+		s.Content = s.Content || len(text) > 0
+		if m.tell != nil && text != "" {
+			m.tell(wire.Said{Kind: kind, Index: choice + index, Field: field, Text: text})
+		}
 	}
 	d.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "content":
 			if v.IsArray() {
-				v.ForEach(func(_, p gjson.Result) bool { said(len(p.Get("text").String())); return true })
+				v.ForEach(func(_, p gjson.Result) bool { said(wire.TextPart, 0, "text", p.Get("text").String()); return true })
 			} else {
-				said(len(v.Str))
+				said(wire.TextPart, 0, k.Str, v.Str)
 			}
-		case "reasoning_content", "refusal":
-			said(len(v.Str))
+		case "reasoning_content":
+			said(wire.ThoughtPart, 0, k.Str, v.Str)
+		case "refusal":
+			said(wire.RefusalPart, 0, k.Str, v.Str)
 		case "reasoning":
 			if !d.Get("reasoning_content").Exists() {
-				said(len(v.Str))
+				said(wire.ThoughtPart, 0, k.Str, v.Str)
 			}
 		case "reasoning_details":
 			v.ForEach(func(_, p gjson.Result) bool {
@@ -150,13 +159,17 @@ func message(s *wire.MeterState, d gjson.Result) {
 				return true
 			})
 		case "function_call":
-			said(len(v.Get("arguments").String()) + len(v.Get("name").Str))
+			said(wire.CallPart, 0, "arguments", v.Get("arguments").String())
+			m.named(v.Get("name"))
 		case "images", "audio":
 			s.Content = s.Content || v.IsArray() || v.IsObject()
 		case "tool_calls":
 			v.ForEach(func(_, c gjson.Result) bool {
 				s.Content = true
-				said(len(c.Get("function.arguments").String()) + len(c.Get("function.name").Str) + len(c.Get("custom.input").Str))
+				at := 1 + int(c.Get("index").Uint()&0x3fff)
+				said(wire.CallPart, at, "arguments", c.Get("function.arguments").String())
+				said(wire.CallPart, at, "input", c.Get("custom.input").Str)
+				m.named(c.Get("function.name"))
 				id := c.Get("id")
 				if id.Type == gjson.String && id.Str != "" && len(id.Str) <= 256 && len(s.Calls) < maxCalls && !has(s.Calls, id.Str) {
 					s.Calls = append(s.Calls, strings.Clone(id.Str))
@@ -166,6 +179,12 @@ func message(s *wire.MeterState, d gjson.Result) {
 		}
 		return true
 	})
+}
+
+// named counts the name of a call.
+func (m *meter) named(name gjson.Result) {
+	m.s.Chars += len(name.Str)
+	m.s.Content = m.s.Content || len(name.Str) > 0
 }
 
 func has(list []string, s string) bool {

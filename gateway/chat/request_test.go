@@ -172,7 +172,7 @@ func TestPeek(t *testing.T) {
 	if p.Text < 150 || p.Text > 500 {
 		t.Errorf("%d bytes of text", p.Text)
 	}
-	p.Text = 0
+	p.Text, p.Parsed = 0, nil
 	wiretest.Same(t, wire.Peek{Model: "gpt-x", Stream: true, MaxTokens: 100, Media: 4, Tools: true, User: "u", Calls: []string{"a", "b"}}, p)
 	p, err = Codec.Peek(wire.Generate, path, []byte(`{"model":"m","messages":[{"role":"assistant","reasoning_details":[{"type":"reasoning.encrypted","data":"x"}],"tool_calls":[{"id":"a"}]},{"role":"tool","tool_call_id":"a"}]}`))
 	if err != nil || !p.Signed || p.Last != "a" {

@@ -24,7 +24,10 @@ type chunks struct {
 	reason string
 	block  bool
 	called int
+	tell   func(wire.Said) // nil when nobody listens
 }
+
+func (c *chunks) Tell(to func(wire.Said)) { c.tell = to }
 
 func (c *chunks) take(data []byte) {
 	if !raw.Valid(data) {
@@ -62,6 +65,13 @@ func (c *chunks) chunk(v gjson.Result) {
 	one := v.Get("candidates.0")
 	one.Get("content").Get("parts").ForEach(func(_, p gjson.Result) bool {
 		n := len(p.Get("text").Str)
+		if c.tell != nil && n > 0 {
+			kind := wire.TextPart
+			if p.Get("thought").Bool() {
+				kind = wire.ThoughtPart
+			}
+			c.tell(wire.Said{Kind: kind, Field: "text", Text: p.Get("text").Str})
+		}
 		if p.Get("thoughtSignature").Str != "" {
 			c.s.Signed, c.s.Content = true, true
 		}

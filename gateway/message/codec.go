@@ -5,6 +5,7 @@ package message
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
@@ -33,6 +34,12 @@ const (
 	countPath = "/v1/messages/count_tokens"
 )
 
+// Header fields of the protocol, as package net/http spells them.
+const (
+	headerVersion = "Anthropic-Version"
+	headerBeta    = "Anthropic-Beta"
+)
+
 type codec struct{}
 
 var (
@@ -46,11 +53,11 @@ func (codec) Protocol() agent.Protocol { return agent.MessageProtocol }
 var own = agent.MessageProtocol.String()
 
 func (codec) Key(h http.Header, key string) {
-	if h.Get("anthropic-version") == Second {
+	if h.Get(headerVersion) == Second {
 		h.Set("Authorization", "Bearer "+key)
 		return
 	}
-	h.Set("x-api-key", key)
+	h.Set("X-Api-Key", key)
 }
 
 func (codec) Peek(op wire.Op, _ string, body []byte) (wire.Peek, error) {
@@ -61,7 +68,7 @@ func (codec) Peek(op wire.Op, _ string, body []byte) (wire.Peek, error) {
 	if err != nil {
 		return wire.Peek{}, err
 	}
-	var p wire.Peek
+	p := wire.Peek{Parsed: o}
 	model := o.Get("model")
 	if model.Type != gjson.String || model.Str == "" {
 		return p, agent.Errorf(agent.Invalid, "model: name the model to ask")
@@ -128,19 +135,19 @@ func (codec) Patch(op wire.Op, at, query string, header http.Header, body []byte
 	if i := strings.IndexByte(c.Path, '?'); i >= 0 {
 		c.Path = c.Path[:i]
 	}
-	for _, name := range []string{"anthropic-version", "anthropic-beta"} {
-		for _, v := range header.Values(name) {
-			c.Header.Add(name, v)
+	for _, name := range []string{headerVersion, headerBeta} {
+		if vs := header[name]; len(vs) > 0 {
+			c.Header[name] = slices.Clone(vs)
 		}
 	}
-	if c.Header.Get("anthropic-version") == "" {
-		c.Header.Set("anthropic-version", First)
+	if c.Header.Get(headerVersion) == "" {
+		c.Header[headerVersion] = []string{First}
 	}
 	if op == wire.List || op == wire.Describe {
 		return c, nil
 	}
-	c.Header.Set("Content-Type", "application/json")
-	o, err := raw.Read(body)
+	c.Header["Content-Type"] = []string{"application/json"}
+	o, err := raw.Parsed(to.Parsed, body)
 	if err != nil {
 		return wire.Call{}, err
 	}

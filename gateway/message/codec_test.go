@@ -22,7 +22,7 @@ func TestPeek(t *testing.T) {
 	if p.Text < 200 || p.Text > len(full) {
 		t.Errorf("%d bytes of text", p.Text)
 	}
-	p.Text = 0
+	p.Text, p.Parsed = 0, nil
 	want := wire.Peek{Model: "claude-opus-4-8", Stream: true, MaxTokens: 1000, Media: 5, Tools: true, User: "u1", Signed: true, Last: "toolu_2", Calls: []string{"toolu_1", "toolu_2"}}
 	if d := cmp.Diff(want, p); d != "" {
 		t.Errorf("-want +got:\n%s", d)

@@ -20,7 +20,7 @@ func (codec) Decode(op wire.Op, _ string, header http.Header, body []byte) (*wir
 	if err != nil {
 		return nil, err
 	}
-	d := decoding{o: o, second: header.Get("anthropic-version") == Second}
+	d := decoding{o: o, second: header.Get(headerVersion) == Second}
 	return d.request(op)
 }
 

@@ -119,7 +119,7 @@ func (codec) Encode(op wire.Op, r *wire.Request, to wire.Target) (wire.Call, err
 		c.Path = countPath
 	}
 	// The first version takes every field that is written here; the second refuses temperature and its like.
-	c.Header.Set("anthropic-version", First)
+	c.Header.Set(headerVersion, First)
 	c.Header.Set("Content-Type", "application/json")
 	return c, nil
 }

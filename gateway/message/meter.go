@@ -21,7 +21,10 @@ type streamMeter struct {
 	p    sse.Parser
 	s    wire.MeterState
 	used figures
+	tell func(wire.Said) // nil when nobody listens
 }
+
+func (m *streamMeter) Tell(to func(wire.Said)) { m.tell = to }
 
 func (m *streamMeter) Write(b []byte) {
 	for len(b) > 0 {
@@ -45,6 +48,9 @@ func (m *streamMeter) frame(name string, data []byte) {
 	}
 	if _, text, ok := textDelta(data); ok {
 		m.chars(len(text))
+		if m.tell != nil {
+			m.told(wire.TextPart, 0, "text", string(text))
+		}
 		return
 	}
 	if !raw.Valid(data) {
@@ -68,11 +74,11 @@ func (m *streamMeter) frame(name string, data []byte) {
 		d := v.Get("delta")
 		switch d.Get("type").Str {
 		case "text_delta":
-			m.chars(len(d.Get("text").Str))
+			m.said(wire.TextPart, 0, "text", d)
 		case "thinking_delta":
-			m.chars(len(d.Get("thinking").Str))
+			m.said(wire.ThoughtPart, 0, "thinking", d)
 		case "input_json_delta":
-			m.chars(len(d.Get("partial_json").Str))
+			m.said(wire.CallPart, int(v.Get("index").Int()), "partial_json", d)
 		case "signature_delta":
 			m.s.Signed, m.s.Content = true, true
 		}
@@ -95,7 +101,24 @@ func (m *streamMeter) chars(n int) {
 	m.s.Content = m.s.Content || n > 0
 }
 
-func (m *streamMeter) block(b gjson.Result) { takeBlock(&m.s, b) }
+// said notes a piece of a text, which is a field of d.
+func (m *streamMeter) said(kind wire.PartKind, index int, field string, d gjson.Result) {
+	text := d.Get(field).Str
+	m.chars(len(text))
+	m.told(kind, index, field, text)
+}
+
+func (m *streamMeter) told(kind wire.PartKind, index int, field, text string) {
+	if m.tell != nil && text != "" {
+		m.tell(wire.Said{Kind: kind, Index: index, Field: field, Text: text})
+	}
+}
+
+func (m *streamMeter) block(b gjson.Result) {
+	takeBlock(&m.s, b)
+	m.told(wire.TextPart, 0, "text", b.Get("text").Str)
+	m.told(wire.ThoughtPart, 0, "thinking", b.Get("thinking").Str)
+}
 
 // takeBlock notes what a block, whole or beginning, tells.
 func takeBlock(s *wire.MeterState, b gjson.Result) {
@@ -144,21 +167,34 @@ func whole(body []byte) wire.MeterState {
 		return s
 	}
 	v := gjson.ParseBytes(body)
-	if v.Get("type").Str == "error" {
-		s.Fault = streamFault(v)
-		return s
-	}
 	if !v.IsObject() {
 		return s
 	}
-	s.Ended = true
-	s.ID, s.Model, s.Stop = bounded(v.Get("id")), bounded(v.Get("model")), stops[v.Get("stop_reason").Str]
-	v.Get("content").ForEach(func(_, b gjson.Result) bool {
-		takeBlock(&s, b)
+	var f figures
+	fails := false
+	v.ForEach(func(k, field gjson.Result) bool {
+		switch k.Str {
+		case "type":
+			fails = field.Str == "error"
+		case "id":
+			s.ID = bounded(field)
+		case "model":
+			s.Model = bounded(field)
+		case "stop_reason":
+			s.Stop = stops[field.Str]
+		case "content":
+			field.ForEach(func(_, b gjson.Result) bool {
+				takeBlock(&s, b)
+				return true
+			})
+		case "usage":
+			f.take(field)
+		}
 		return true
 	})
-	var f figures
-	f.take(v.Get("usage"))
-	s.Usage, s.Tier = f.usage(), f.tier
+	if fails {
+		return wire.MeterState{Fault: streamFault(v)}
+	}
+	s.Ended, s.Usage, s.Tier = true, f.usage(), f.tier
 	return s
 }

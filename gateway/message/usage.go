@@ -91,14 +91,11 @@ func (f *figures) raw() json.RawMessage {
 	if err != nil {
 		return f.first
 	}
-	for _, field := range l.Fields {
-		next, err := raw.Read(o.Set(field.Name, []byte(field.Value.Raw)))
-		if err != nil {
-			return f.last
-		}
-		o = next
+	merged, err := raw.Read(o.With(l))
+	if err != nil { // a name in other letters is there twice
+		return f.last
 	}
-	return o.Bytes
+	return merged.Bytes
 }
 
 // appendUsage appends u as the protocol has it.

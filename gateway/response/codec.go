@@ -47,6 +47,7 @@ func (codec) Peek(op wire.Op, _ string, body []byte) (wire.Peek, error) {
 	if err != nil {
 		return p, err
 	}
+	p.Parsed = o
 	if p.Model, err = openai.Model(o); err != nil {
 		return p, err
 	}
@@ -115,7 +116,7 @@ func (codec) Patch(op wire.Op, _, query string, header http.Header, body []byte,
 	if err != nil {
 		return wire.Call{}, err
 	}
-	o, err := openai.Read(body)
+	o, err := raw.Parsed(to.Parsed, body)
 	if err != nil {
 		return wire.Call{}, err
 	}

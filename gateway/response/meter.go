@@ -28,8 +28,11 @@ type meter struct {
 	head           []byte // the response, as it began
 	next           int64
 	calls, refuses bool
-	whole          int // bytes in items that came whole
+	whole          int             // bytes in items that came whole
+	tell           func(wire.Said) // nil when nobody listens
 }
+
+func (m *meter) Tell(to func(wire.Said)) { m.tell = to }
 
 var _ wire.Breaker = (*meter)(nil)
 
@@ -62,7 +65,20 @@ func (m *meter) frame(name string, data []byte) {
 	case "response.output_text.delta", "response.refusal.delta", "response.reasoning_summary_text.delta", "response.reasoning_text.delta",
 		"response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
 		m.refuses = m.refuses || typ == "response.refusal.delta"
-		m.said(len(r.Get("delta").String()))
+		text := r.Get("delta").String()
+		m.said(len(text))
+		if m.tell != nil && text != "" {
+			kind, index := wire.TextPart, 0
+			switch typ {
+			case "response.refusal.delta":
+				kind = wire.RefusalPart
+			case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+				kind = wire.ThoughtPart
+			case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
+				kind, index = wire.CallPart, int(r.Get("output_index").Int())
+			}
+			m.tell(wire.Said{Kind: kind, Index: index, Field: "delta", Text: text})
+		}
 	case "response.output_text.done", "response.refusal.done":
 		m.refuses = m.refuses || typ == "response.refusal.done"
 		if m.s.Chars == 0 { // nothing came in pieces

@@ -184,7 +184,7 @@ func TestPeek(t *testing.T) {
 	if p.Text < 300 || p.Text > 900 {
 		t.Errorf("%d bytes of text", p.Text)
 	}
-	p.Text = 0
+	p.Text, p.Parsed = 0, nil
 	wiretest.Same(t, wire.Peek{Model: "gpt-5.2", Stream: true, MaxTokens: 100, Media: 6, Tools: true, User: "u", Signed: true, Calls: []string{"a", "b", "c"}}, p)
 	p, err = Codec.Peek(wire.Generate, path, []byte(`{"model":"m","input":[{"type":"function_call_output","call_id":"a","output":"x"}]}`))
 	if err != nil || p.Last != "a" || p.Signed {

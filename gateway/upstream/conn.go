@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"github.com/skep-dev/skep/internal/nonblock"
 )
 
 const (
@@ -37,7 +39,7 @@ type conn struct {
 }
 
 func newConn(t *Transport, to place, nc net.Conn) *conn {
-	c := &conn{Conn: nc, t: t, to: to}
+	c := &conn{Conn: nonblock.Of(nc), t: t, to: to}
 	c.r, c.w = bufio.NewReaderSize(c, readBytes), bufio.NewWriterSize(c, writeBytes)
 	under := nc
 	if secure, ok := nc.(*tls.Conn); ok {
@@ -118,7 +120,12 @@ func refusedToRead(err error) bool {
 // send writes a request.
 func (c *conn) send(r *http.Request) error {
 	c.w.Reset(c)
-	err := r.Write(c.w)
+	var err error
+	if plain(r) {
+		err = write(c.w, r)
+	} else {
+		err = r.Write(c.w)
+	}
 	if err == nil {
 		err = c.w.Flush()
 	}
@@ -132,7 +139,7 @@ func (c *conn) send(r *http.Request) error {
 func (c *conn) answer(r *http.Request) (*http.Response, error) {
 	for n := 0; ; n++ {
 		c.left = c.t.head
-		res, err := http.ReadResponse(c.r, r)
+		res, err := c.head(r)
 		c.left = -1
 		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF):
@@ -147,6 +154,14 @@ func (c *conn) answer(r *http.Request) (*http.Response, error) {
 			return nil, errors.New("upstream: there were too many interim responses")
 		}
 	}
+}
+
+// head reads one head of a response.
+func (c *conn) head(r *http.Request) (*http.Response, error) {
+	if res := readUsual(c.r, r); res != nil {
+		return res, nil
+	}
+	return http.ReadResponse(c.r, r)
 }
 
 // exchange is the body of a response.

@@ -31,6 +31,7 @@ type Peek struct {
 	Signed    bool     // opaque data is in it, so it must go where that came from
 	Last      string   // id of the last tool call that the request answers, by which its origin is found; empty when it asks something new
 	Calls     []string // ids of all tool calls that were answered so far, by which it is found whose the opaque data is
+	Parsed    any      // the codec's own, for its Patch of the same bytes: what it read of them; may be nil
 }
 
 // Answers notes that a tool call is answered in the request.
@@ -44,6 +45,7 @@ type Target struct {
 	Model  string
 	Origin Origin // opaque data of this origin alone is sent
 	Now    time.Time
+	Parsed any // Peek's, where the body is the one that it read; else nil
 }
 
 // Call is a request to a provider, below its base URL.
@@ -104,6 +106,17 @@ type Meter interface {
 	// State tells what was read until now.
 	State() MeterState
 }
+
+// Said is a piece of a text that comes in pieces.
+type Said struct {
+	Kind  PartKind // of text, of thoughts, of refusals, or of a call's arguments
+	Index int      // of the call, or whatever else tells such texts apart in the stream
+	Field string   // of the JSON in which Text is a string
+	Text  string   // good until the listener returns
+}
+
+// Teller is a Meter of streams that tells what it reads. Tell is called before the first Write.
+type Teller interface{ Tell(func(Said)) }
 
 // MeterState is what a Meter knows.
 type MeterState struct {

@@ -46,17 +46,14 @@ func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
 	} else {
 		copy(buf[:], args)
 	}
-	outermost := len(c.running) == 0
+	outermost := len(c.running) == 0 && !c.together
 	if outermost {
-		c.image.code.engine.turns.enter(c.ctx, c)
-		c.meter.enter()
-		c.takeTurn()
+		c.enter()
 	}
 	c.running = append(c.running, fn)
 	err := fn.CallWithStack(&c.call, buf[:])
 	if outermost {
-		c.meter.leave()
-		c.image.code.engine.turns.leave(c)
+		c.leave()
 	}
 	c.running = c.running[:len(c.running)-1]
 	if err != nil {
@@ -64,6 +61,34 @@ func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
 		return 0, c.explain(err)
 	}
 	return buf[0], nil
+}
+
+// Together runs fn, whose calls of the guest are one stretch of its running: they take one turn, and the time between them is
+// the guest's. It is for many short calls with next to nothing in between; fn must not wait for anything but by Wait.
+func (c *Cell) Together(fn func()) {
+	if len(c.running) > 0 || c.together {
+		fn()
+		return
+	}
+	c.enter()
+	c.together = true
+	defer func() {
+		c.together = false
+		c.leave()
+	}()
+	fn()
+}
+
+// enter and leave stand around a stretch of the guest's running.
+func (c *Cell) enter() {
+	c.image.code.engine.turns.enter(c.ctx, c)
+	c.meter.enter()
+	c.takeTurn()
+}
+
+func (c *Cell) leave() {
+	c.meter.leave()
+	c.image.code.engine.turns.leave(c)
 }
 
 func (c *Cell) function(name string) api.Function {

@@ -27,6 +27,8 @@ type Cell struct {
 	running []api.Function            // the calls under way, outermost first
 	args    []*[maxArgs]uint64        // by depth
 
+	together bool // calls under way belong to one stretch of running, see Together
+
 	env      Env
 	call     callContext
 	ctx      context.Context

@@ -415,6 +415,38 @@ func TestHostFunctionsMayCallBack(t *testing.T) {
 	})
 }
 
+func TestTogether(t *testing.T) {
+	both(t, func(t *testing.T, e *cell.Engine) {
+		img := image(t, e, kit(), nil)
+		c := open(t, img, cell.Env{})
+		defer c.Close()
+		c.Guest = func(_ context.Context, c *cell.Cell, n uint32) uint32 {
+			c.Wait()()
+			return n
+		}
+		c.Together(func() {
+			call(t, c, "loopFor", 100_000)
+			c.Together(func() { call(t, c, "count") })
+			if got := call(t, c, "ask", 5); got != 5 {
+				t.Errorf("got %d, want 5", got)
+			}
+		})
+		first := c.Usage().CPU
+		if got := call(t, c, "count"); got != 2 || first == 0 || c.Usage().CPU < first {
+			t.Errorf("it counted %d, want 2; CPU time was %s, then %s", got, first, c.Usage().CPU)
+		}
+
+		limited := open(t, img, cell.Env{Limits: agent.Limits{CPU: time.Millisecond}})
+		defer limited.Close()
+		limited.Together(func() {
+			_, err := limited.Call("spin")
+			if _, again := limited.Call("count"); agent.AsError(err).Limit != agent.LimitCPU || again == nil {
+				t.Errorf("got %v and %v, want both stopped by the CPU time", err, again)
+			}
+		})
+	})
+}
+
 func TestExtend(t *testing.T) {
 	both(t, func(t *testing.T, e *cell.Engine) {
 		base := image(t, e, kit(), func(_ context.Context, c *cell.Cell) error {

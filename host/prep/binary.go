@@ -3,6 +3,8 @@ package prep
 import (
 	"math"
 	"unicode/utf8"
+
+	"github.com/skep-dev/skep/agent"
 )
 
 // reader reads the binary format. Every method gives up by fail when the bytes are not what they should be.
@@ -81,7 +83,7 @@ func (r *reader) count() int {
 func (r *reader) name(most int) string {
 	b := r.take(r.u32())
 	if len(b) > most {
-		fail("%s section: a name of %d bytes, at most %d allowed", r.where, len(b), most)
+		over(agent.LimitModule, "bytes of a name in the "+r.where+" section", uint64(len(b)), uint64(most))
 	}
 	if !utf8.Valid(b) {
 		fail("%s section: a name is not UTF-8", r.where)

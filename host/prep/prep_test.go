@@ -269,6 +269,47 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// The caps that TestRefusals does not come to: one past each is refused, with its name.
+func TestCapsAreNamed(t *testing.T) {
+	global := Global{Type: I32, Init: I32Const(0)}
+	f := Func{Export: "f", Body: Code(0x03, 0x40, 0x0b, 0x03, 0x40, 0x0b)} // two loops
+	m := Module{
+		Types: []Type{none, threeI}, Funcs: []Func{f, {Export: "g"}}, Table: Size(4, -1), Memory: Size(1, -1), Globals: []Global{global},
+		Data: []Data{{Bytes: []byte("x")}, {Bytes: []byte("y")}},
+	}
+	two := m
+	two.Elems = []int{0, 1}
+	importing := Module{Types: []Type{none}, Imports: []Import{{Module: "env", Name: "a"}, {Module: "env", Name: "a"}}}
+	there := func(string, string) (prep.Signature, bool) { return prep.Signature{}, true }
+	for name, tc := range map[string]struct {
+		lower func(*prep.Caps)
+		m     Module
+		want  string
+	}{
+		"types":            {func(c *prep.Caps) { c.Types = 1 }, m, "entries of the type section: 2, at most 1"},
+		"imports":          {func(c *prep.Caps) { c.Imports = 1 }, importing, "entries of the import section: 2, at most 1"},
+		"exports":          {func(c *prep.Caps) { c.Exports = 2 }, m, "entries of the export section: 3, at most 2"},
+		"tables":           {func(c *prep.Caps) { c.Tables = 0 }, m, "entries of the table section: 1, at most 0"},
+		"data segments":    {func(c *prep.Caps) { c.Segments = 1 }, m, "entries of the data section: 2, at most 1"},
+		"element segments": {func(c *prep.Caps) { c.Elements = 0 }, two, "element segments: 1, at most 0"},
+		"loops":            {func(c *prep.Caps) { c.Loops = 1 }, m, "loops of a function: 2, at most 1"},
+		"parameters":       {func(c *prep.Caps) { c.Params = 2 }, m, "parameters or results of a function: 3, at most 2"},
+		"names":            {func(c *prep.Caps) { c.Name = 3 }, m, "bytes of a name in the export section: 6, at most 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := prep.Prepare(tc.m.Bytes(), there, nil); err != nil {
+				t.Fatal("within all caps:", err)
+			}
+			caps := prep.DefaultCaps()
+			tc.lower(&caps)
+			_, err := prep.Prepare(tc.m.Bytes(), there, &caps)
+			if e := agent.AsError(err); e == nil || e.Kind != agent.Exhausted || e.Limit != agent.LimitModule || !strings.Contains(e.Msg, tc.want) {
+				t.Errorf("got %v, want it to say %q", err, tc.want)
+			}
+		})
+	}
+}
+
 func make20(t byte, n int) []byte { return bytes.Repeat([]byte{t}, n) }
 
 // raw is a module of one section.

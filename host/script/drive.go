@@ -80,7 +80,9 @@ const (
 )
 
 // pump runs the guest's jobs (promise reactions) until none is left, then reports rejections that nothing handled.
-func (v *vm) pump() {
+func (v *vm) pump() { v.cell.Together(v.runJobs) }
+
+func (v *vm) runJobs() {
 	for v.err == nil {
 		r := int32(v.call("qjs_execute_pending_job"))
 		if r > 0 {

@@ -24,12 +24,13 @@ type web struct {
 	*clienttest.Clients
 	url   string
 	gone  chan string // paths whose client went away
+	came  chan string // paths of requests that have come, for whose clients that has to be so
 	mu    sync.Mutex
 	calls []string
 }
 
 func newWeb(t testing.TB) *web {
-	w := &web{Clients: clienttest.New(), gone: make(chan string, 8)}
+	w := &web{Clients: clienttest.New(), gone: make(chan string, 8), came: make(chan string, 8)}
 	server := httptest.NewServer(nethttp.HandlerFunc(w.serve))
 	w.url = server.URL
 	t.Cleanup(server.Close)
@@ -80,10 +81,16 @@ func (w *web) serve(res nethttp.ResponseWriter, req *nethttp.Request) {
 		flush()
 		<-req.Context().Done()
 		w.gone <- path
+	case "/silent":
+		<-req.Context().Done()
 	case "/mute":
+		w.came <- path
 		<-req.Context().Done()
 		w.gone <- path
+	case "/came": // answers when a request for one of two others has come
+		<-w.came
 	case "/sink":
+		w.came <- path
 		if _, err := io.Copy(io.Discard, req.Body); err != nil {
 			w.gone <- path
 		}
@@ -207,13 +214,20 @@ export const cancelLate = async (url) => {
 };
 export const unread = async (url) => { await fetch(url + "/stuck"); await wait(0); return "done" };
 export const abortedBefore = (url) => why(fetch(url + "/json", { signal: AbortSignal.abort(new Error("mine")) }));
-export const abortedHead = (url) => why(fetch(url + "/mute", { signal: AbortSignal.timeout(20) }));
+export const timedOut = (url) => why(fetch(url + "/silent", { signal: AbortSignal.timeout(20) }));
+export const abortedHead = async (url) => {
+	const c = new AbortController();
+	const p = why(fetch(url + "/mute", { signal: c.signal }));
+	await fetch(url + "/came");
+	c.abort(new Error("mine"));
+	return p;
+};
 export const abortedUp = async (url) => {
 	const c = new AbortController();
 	let cancelled;
 	const told = new Promise((f) => (cancelled = f));
 	const p = why(fetch(url + "/sink", { method: "POST", signal: c.signal, body: new ReadableStream({ start(s) { s.enqueue(bytes("x")) }, cancel(e) { cancelled(e.message) } }) }));
-	await wait(20);
+	await fetch(url + "/came");
 	c.abort(new Error("mine"));
 	return [await p, await told];
 };
@@ -294,7 +308,8 @@ func TestFetch(t *testing.T) {
 		{fn: "cancelLate", want: `["begin",true]`, calls: "http.close http.open", gone: "/stuck"},
 		{fn: "unread", want: "done", calls: "http.close http.open", gone: "/stuck"},
 		{fn: "abortedBefore", want: `["Error","mine",null,null]`, calls: " "},
-		{fn: "abortedHead", want: `["TimeoutError","The operation timed out",null,null]`, gone: "/mute"},
+		{fn: "timedOut", want: `["TimeoutError","The operation timed out",null,null]`},
+		{fn: "abortedHead", want: `["Error","mine",null,null]`, gone: "/mute"},
 		{fn: "abortedUp", want: `[["Error","mine",null,null],"mine"]`, gone: "/sink"},
 		{fn: "abortedBody", want: `["Error","mine",null,null]`, gone: "/stuck"},
 		{fn: "abortedStream", want: `["AbortError","This operation was aborted",null,null]`, gone: "/stuck"},

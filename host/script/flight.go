@@ -241,7 +241,12 @@ func (v *vm) settle(a answer) {
 	if err != nil {
 		p = part{how: settleFailed, form: formText, value: errorBody(err)}
 	}
-	id, value, more := v.newNumber(a.id), v.newBody(p.form, p.value), uint64(v.h.undefined)
+	v.cell.Together(func() { v.give(a.id, p) })
+}
+
+// give hands the prelude an answer.
+func (v *vm) give(n float64, p part) {
+	id, value, more := v.newNumber(n), v.newBody(p.form, p.value), uint64(v.h.undefined)
 	switch {
 	case p.last:
 		more = uint64(v.h.isTrue)

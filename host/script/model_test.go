@@ -114,7 +114,6 @@ const modelUser = `
 			{ messages: [{ role: "user", content: [1] }] }, { prompt: "x", tools: [{}] }, { prompt: "x", tools: { a: { run: 1 } } }, { prompt: "x", maxSteps: 0 }, { prompt: [{ type: "image", data: 1 }] }]) {
 			try { await model.generate(ask); all.push("no error") } catch (e) { all.push(e.constructor === TypeError ? e.message.split(":").slice(1).join(":").trim().slice(0, 40) : String(e)) }
 		}
-		try { model.stream({ prompt: "x", tools: { add } }) } catch (e) { all.push(e.message) }
 		return all;
 	};
 	export default class extends Agent { async mine() { try { await this.model.generate("x") } catch (e) { return [e.name, e.kind, e.message] } } }
@@ -150,8 +149,7 @@ func TestModel(t *testing.T) {
 		{"list", nil, `[{"name":"@main"},{"name":"a/b","description":"B"}]`, nil},
 		{"wrong", nil, `["the argument is a text, or an object suc","the argument is a text, or an object suc","messages is an array such as [{ role: \"u","prompt stands for messages; give one of ",` +
 			`"there is no field \"max_tokens\"; there ar","messages[0] is an object such as { role:","messages[0].content is a text, or an arr","messages[0].content[0] is a part such as",` +
-			`"tools[0] has no name","tools[0].run is a function of the argume","maxSteps is a number from 1 up","prompt[0]: data is bytes, or their base6",` +
-			`"model.stream runs no tools: leave run out and answer the calls, or use model.generate"]`, nil},
+			`"tools[0] has no name","tools[0].run is a function of the argume","maxSteps is a number from 1 up","prompt[0]: data is bytes, or their base6"]`, nil},
 		{"mine", []string{"!not granted"}, `["SkepError","denied","not granted"]`, nil},
 	}
 	for _, tc := range tests {

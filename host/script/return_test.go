@@ -25,10 +25,16 @@ func TestWaysToReturn(t *testing.T) {
 		export const rejects = () => Promise.reject(odd());
 		export const rejectsLater = async () => { await null; throw odd() };
 		export const badThen = () => ({ get then() { throw odd() } });
+		export const yields = async function* () { yield 1; await null; yield [2]; yield undefined; return 3 };
+		export const steps = function* () { yield* "ab" };
+		export const stream = () => new ReadableStream({ start(c) { c.enqueue(new TextEncoder().encode("text")); c.close() } });
+		export const late = async function* () { yield 1; throw odd() };
+		export const next = () => ({ next: 1 });
 		export const circular = () => { const o = {}; o.o = o; return o };`))
 	for fn, want := range map[string]string{
 		"value": "1.5", "infinite": "null", "nothing": "null", "promise": "[1]", "thenable": `{"a":1}`, "callable": "called", "derived": "true",
 		"plain": `{"then":1}`, "lone": "\ufffd", "throws": "Error: odd", "rejects": "Error: odd", "rejectsLater": "Error: odd", "badThen": "Error: odd",
+		"yields": "[1,[2],null]", "steps": `["a","b"]`, "stream": `["text"]`, "late": "Error: odd", "next": `{"next":1}`,
 		"circular": "TypeError: circular reference",
 	} {
 		r := &recorder{}

@@ -53,6 +53,23 @@ func (c *child) end() *os.ProcessState {
 	return c.cmd.ProcessState
 }
 
+// peakMemory is the most memory, in bytes, that a process which has ended had resident.
+func peakMemory(state *os.ProcessState) int64 {
+	if used, ok := state.SysUsage().(*syscall.Rusage); ok {
+		return used.Maxrss << 10
+	}
+	return 0
+}
+
+// writeRaw writes what a connection takes without waiting, and returns how much that was. An error is left for who writes the rest.
+func writeRaw(raw syscall.RawConn, b []byte) (n int) {
+	_ = raw.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), b)
+		return true
+	})
+	return max(n, 0)
+}
+
 func socketPair() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

@@ -178,14 +178,10 @@ const atOnce = 32 << 10
 func (l *link) writeNow() {
 	b := l.take()
 	l.mu.Unlock()
-	n := 0
-	_ = l.raw.Write(func(fd uintptr) bool {
-		n, _ = syscall.Write(int(fd), b) // an error is left for the writer to find
-		return true
-	})
+	n := writeRaw(l.raw, b)
 	l.mu.Lock()
 	l.writing = false
-	if n = max(n, 0); n < len(b) {
+	if n < len(b) {
 		l.pending = append(b[n:], l.pending...)
 	} else {
 		l.keep(b)

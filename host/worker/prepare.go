@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -36,15 +37,18 @@ type preparing struct {
 
 // preparation is one that is under way.
 type preparation struct {
-	done chan struct{} // closed when res and err are set
-	res  host.Prepared
-	err  error
+	stop    context.CancelFunc // when nobody waits any more
+	waiting int                // callers; guarded by Pool.mu
+	done    chan struct{}      // closed when res and err are set
+	res     host.Prepared
+	err     error
 }
 
 // Prepare checks and compiles code in a process of its own, and runs its initialisers once. What it compiled is kept in
 // the directory for compiled code, where workers find it. progress may be nil. Beside host.Host's errors, code that costs
 // more than Options.Prepare allows gets an Exhausted one, and code that ends the process an Invalid one. Callers of one
-// app with the same code share one process, which goes on when one of them leaves; the first one's progress is told.
+// app with the same code share one process, which goes on when one of them leaves and is ended when all have left; the first
+// one's progress is told.
 func (p *Pool) Prepare(ctx context.Context, who host.Who, src agent.Source, progress func(host.Progress)) (host.Prepared, error) {
 	k := preparing{who.App, keyOf(src)}
 	p.mu.Lock()
@@ -58,11 +62,14 @@ func (p *Pool) Prepare(ctx context.Context, who host.Who, src agent.Source, prog
 	}
 	prep := p.underWay[k]
 	if prep == nil {
-		prep = &preparation{done: make(chan struct{})}
+		ctx, stop := context.WithCancel(p.ctx)
+		prep = &preparation{stop: stop, done: make(chan struct{})}
 		p.underWay[k] = prep
-		p.all.Go(func() { p.fill(k, who, prep, src, progress) })
+		p.all.Go(func() { p.fill(ctx, k, who, prep, src, progress) })
 	}
+	prep.waiting++
 	p.mu.Unlock()
+	defer p.leave(k, prep)
 	select {
 	case <-prep.done:
 		return prep.res, prep.err
@@ -71,11 +78,24 @@ func (p *Pool) Prepare(ctx context.Context, who host.Who, src agent.Source, prog
 	}
 }
 
+// leave is called by each that has waited. What nobody waits for any more keeps no place in the queue, and no processor.
+func (p *Pool) leave(k preparing, prep *preparation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if prep.waiting--; prep.waiting > 0 {
+		return
+	}
+	prep.stop()
+	if p.underWay[k] == prep {
+		delete(p.underWay, k)
+	}
+}
+
 func errClosed() error { return agent.Errorf(agent.Unavailable, "the host is closing") }
 
 // fill prepares code when the app has its turn. Another app may have had the same prepared by then.
-func (p *Pool) fill(k preparing, who host.Who, prep *preparation, src agent.Source, progress func(host.Progress)) {
-	leave, err := p.children.Enter(p.ctx, who)
+func (p *Pool) fill(ctx context.Context, k preparing, who host.Who, prep *preparation, src agent.Source, progress func(host.Progress)) {
+	leave, err := p.children.Enter(ctx, who)
 	isThere := false
 	if err == nil {
 		p.mu.Lock()
@@ -83,7 +103,7 @@ func (p *Pool) fill(k preparing, who host.Who, prep *preparation, src agent.Sour
 		p.mu.Unlock()
 		if !isThere {
 			var cost agent.Usage
-			prep.res, cost, err = p.inChild(src, progress)
+			prep.res, cost, err = p.inChild(ctx, src, progress)
 			if p.opts.Host.Loaded != nil {
 				p.opts.Host.Loaded(host.Loaded{Who: who, Usage: cost, Err: err})
 			}
@@ -94,7 +114,9 @@ func (p *Pool) fill(k preparing, who host.Who, prep *preparation, src agent.Sour
 	}
 	prep.err = err
 	p.mu.Lock()
-	delete(p.underWay, k)
+	if p.underWay[k] == prep {
+		delete(p.underWay, k)
+	}
 	if err == nil {
 		p.remember(k.key, prep.res)
 	}
@@ -129,14 +151,14 @@ func (p *Pool) source(ctx context.Context, who host.Who, d agent.Digest) (agent.
 var errDone = errors.New("done")
 
 // inChild prepares code in a new process, and tells what all of that has cost.
-func (p *Pool) inChild(src agent.Source, progress func(host.Progress)) (_ host.Prepared, cost agent.Usage, err error) {
+func (p *Pool) inChild(ctx context.Context, src agent.Source, progress func(host.Progress)) (_ host.Prepared, cost agent.Usage, err error) {
 	start := time.Now()
 	defer func() { cost.Wall = time.Since(start) }()
 	for _, b := range src.Files {
 		cost.In += int64(len(b))
 	}
 	limits := p.opts.Prepare
-	ctx, stop := context.WithTimeout(p.ctx, limits.Wall)
+	ctx, stop := context.WithTimeout(ctx, limits.Wall)
 	defer stop()
 	c, err := p.launch()
 	if err != nil {
@@ -177,9 +199,7 @@ func (p *Pool) inChild(src agent.Source, progress func(host.Progress)) (_ host.P
 	writer.Wait()
 	state := c.end()
 	cost.CPU = state.SystemTime() + state.UserTime()
-	if used, ok := state.SysUsage().(*syscall.Rusage); ok {
-		cost.Memory = used.Maxrss << 10
-	}
+	cost.Memory = peakMemory(state)
 	if errors.Is(err, errDone) {
 		if e := res.err; e != nil && e.Kind == agent.Invalid && saysNoMemory(e.Msg) { // the engine got none for the code
 			return host.Prepared{}, cost, tooMuchMemory(limits)
@@ -189,8 +209,13 @@ func (p *Pool) inChild(src agent.Source, progress func(host.Progress)) (_ host.P
 	switch {
 	case p.ctx.Err() != nil:
 		return host.Prepared{}, cost, errClosed()
+	case errors.Is(err, context.Canceled):
+		return host.Prepared{}, cost, agent.Wrap(agent.Cancelled, err, "nobody waits for the code any more")
 	case errors.Is(err, context.DeadlineExceeded):
-		return host.Prepared{}, cost, agent.Exceeded(agent.LimitModule, "preparing the code took more than %v", limits.Wall)
+		return host.Prepared{}, cost, &agent.Error{
+			Kind: agent.Exhausted, Limit: agent.LimitModule, Msg: fmt.Sprintf("preparing the code took more than %v", limits.Wall),
+			Hint: fmt.Sprintf("it had %v of processor time so far: make it smaller, or try again when the machine has less to do", cost.CPU.Round(100*time.Millisecond)),
+		}
 	case !isReady:
 		return host.Prepared{}, cost, agent.Wrap(agent.Unavailable, err, "the process to prepare the code in did not start")
 	}

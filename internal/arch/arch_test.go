@@ -91,6 +91,7 @@ var mayImport = map[string][]string{
 	"gateway/price":    {"agent"},
 	"gateway/limit":    {"agent", "store/ledger"},
 	"gateway/guard":    {"agent", "gateway/wire"},
+	"gateway/leak":     {"gateway/sse", "gateway/wire", "vault/scrub"},
 	"gateway/cache":    {"agent", "gateway/wire"},
 	"gateway/script":   {"agent", "gateway/sse", "gateway/wire"},
 
@@ -199,7 +200,7 @@ var onlyIn = map[string][]string{
 	"github.com/elastic/go-seccomp-bpf":   {"host/worker"},
 	"github.com/landlock-lsm/go-landlock": {"host/worker"},
 	"kernel.org/pub/linux/libs/security":  {"host/worker"},
-	"golang.org/x/sys":                    {"host/cell", "host/worker", "store/internal/disk", "internal/bench", "internal/bench/bare", "internal/fault", "driver/inside"},
+	"golang.org/x/sys":                    {"host/cell", "host/worker", "store/internal/disk", "internal/bench", "internal/bench/bare", "internal/fault", "driver/inside", "gateway/wire/wiretest"},
 }
 
 // maxLines is a ceiling that only ever comes down.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -175,8 +176,8 @@ export default class Teller extends Agent {
   async tell() { await this.emit("told", { text: "a line of what an agent says" }); return 1 }
 }`
 
-// listening is figure P11: from the moment at which a call has its answer, which its commit precedes, until each of many listeners has the
-// event that it emitted.
+// listening is figure P11: from the beginning of a call until each of many listeners has the event that it emitted, over the same call with
+// nobody listening, which is one commit. What is over is what listeners cost; a slow sync of the disk is on both sides.
 func listening(ctx context.Context, b *bench) (fs []Figure, err error) {
 	const listeners = 1000
 	p, err := b.inProcess(ctx, filepath.Join(b.dir, "listening"), tellingAgent)
@@ -184,50 +185,71 @@ func listening(ctx context.Context, b *bench) (fs []Figure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	if err := p.call(ctx, "k", "tell"); err != nil {
-		return nil, err
+	for _, key := range []string{"k", "alone"} {
+		if err := p.call(ctx, key, "tell"); err != nil {
+			return nil, err
+		}
 	}
-	heard := make(chan time.Time, listeners)
+	var (
+		heard [listeners]time.Time
+		left  atomic.Int64
+		all   sync.WaitGroup
+		every = make(chan struct{}, 1)
+	)
 	hearing, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
 	defer func() { stop(); all.Wait() }()
-	for range listeners {
+	for i := range heard {
 		sub, err := p.SubscribeInstance(ctx, agent.DefaultApp, counterName, "k", 2)
 		if err != nil {
 			return nil, err
 		}
+		ctx, done := context.WithCancel(hearing) // of its own, as each connection has
 		all.Go(func() {
 			defer sub.Close()
+			defer done()
 			for {
-				frames, err := sub.Next(hearing)
-				if err != nil {
+				if _, err := sub.Next(ctx); err != nil {
 					return
 				}
-				for range frames {
-					heard <- time.Now()
+				heard[i] = time.Now()
+				if left.Add(-1) == 0 {
+					every <- struct{}{}
 				}
 			}
 		})
 	}
-	var late []float64
+	var whole, after, bare []float64
 	for i := range b.count(300, 50) {
+		left.Store(listeners)
+		began := time.Now()
 		if err := p.call(ctx, "k", "tell"); err != nil {
 			return nil, err
 		}
 		answered := time.Now()
-		for range listeners {
-			select {
-			case at := <-heard:
-				if i > 10 {
-					late = append(late, max(at.Sub(answered).Seconds(), 0))
-				}
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
+		select {
+		case <-every:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		again := time.Now()
+		if err := p.call(ctx, "alone", "tell"); err != nil {
+			return nil, err
+		}
+		if i <= 10 {
+			continue
+		}
+		bare = append(bare, time.Since(again).Seconds())
+		for _, at := range heard {
+			whole = append(whole, at.Sub(began).Seconds())
+			after = append(after, max(at.Sub(answered).Seconds(), 0))
 		}
 	}
+	slowest := alone("P11", fmt.Sprintf("call to receipt, %d listeners, p99, over a call without", listeners), Seconds,
+		max(percentile(whole, 99)-percentile(bare, 99), 0), Target{Bound: 1e-3, Value: true})
+	slowest.Note = fmt.Sprintf("%s of %s", Seconds.format(percentile(whole, 99)), Seconds.format(percentile(bare, 99)))
 	return []Figure{
-		alone("P11", fmt.Sprintf("commit to receipt, %d listeners, p99", listeners), Seconds, percentile(late, 99), Target{Bound: 1e-3, Value: true}),
-		alone("P11", fmt.Sprintf("commit to receipt, %d listeners, p50", listeners), Seconds, percentile(late, 50), Target{}),
+		slowest,
+		alone("P11", fmt.Sprintf("answer to receipt, %d listeners, p50", listeners), Seconds, percentile(after, 50), Target{}),
+		alone("P11", fmt.Sprintf("answer to receipt, %d listeners, p99", listeners), Seconds, percentile(after, 99), Target{}),
 	}, nil
 }

@@ -154,11 +154,18 @@ type (
 		End        string      `json:"endTimeUnixNano"`
 		Attributes []keyValue  `json:"attributes,omitempty"`
 		Events     []eventJSON `json:"events,omitempty"`
+		Links      []linkJSON  `json:"links,omitempty"`
 		Status     statusJSON  `json:"status"`
 	}
 	eventJSON struct {
 		Time       string     `json:"timeUnixNano"`
 		Name       string     `json:"name"`
+		Attributes []keyValue `json:"attributes,omitempty"`
+	}
+	linkJSON struct {
+		TraceID    string     `json:"traceId"`
+		SpanID     string     `json:"spanId"`
+		TraceState string     `json:"traceState,omitempty"`
 		Attributes []keyValue `json:"attributes,omitempty"`
 	}
 	statusJSON struct {
@@ -213,6 +220,10 @@ func spanOf(s sdktrace.ReadOnlySpan) spanJSON {
 	}
 	for _, e := range s.Events() {
 		out.Events = append(out.Events, eventJSON{nanos(e.Time), e.Name, attributesOf(e.Attributes)})
+	}
+	for _, l := range s.Links() {
+		to := l.SpanContext
+		out.Links = append(out.Links, linkJSON{to.TraceID().String(), to.SpanID().String(), to.TraceState().String(), attributesOf(l.Attributes)})
 	}
 	switch st := s.Status(); st.Code {
 	case codes.Ok:

@@ -48,6 +48,14 @@ func Open(ctx context.Context, version string, log *slog.Logger) (*Tracing, erro
 	return &Tracing{Tracer: provider.Tracer(Scope, trace.WithInstrumentationVersion(version)), provider: provider}, nil
 }
 
+// Start is trace.Tracer's. Where nothing is exported there is no new span, and the context stays as it is.
+func (t *Tracing) Start(ctx context.Context, name string, o ...trace.SpanStartOption) (context.Context, trace.Span) {
+	if t.provider == nil {
+		return ctx, trace.SpanFromContext(ctx)
+	}
+	return t.Tracer.Start(ctx, name, o...)
+}
+
 // Close exports the spans that wait, for at most a few seconds.
 func (t *Tracing) Close() error {
 	if t.provider == nil {
@@ -63,6 +71,9 @@ func None() trace.Tracer { return noop.NewTracerProvider().Tracer(Scope) }
 
 // Traceparent returns the place of ctx in its trace as W3C Trace Context writes it, or "" when it is in none.
 func Traceparent(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ""
+	}
 	c := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, c)
 	return c["traceparent"]

@@ -12,9 +12,12 @@ import (
 
 const (
 	duePage    = 256
-	clockCheck = time.Second           // how often the clock is looked at, for it may be set forward
-	brokenWait = time.Second           // before something that failed for a reason of ours is tried again
-	longWalk   = 10 * time.Millisecond // as long as one that takes longer, nothing is walked: at most half of the time of one core
+	clockCheck = time.Second            // how often the clock is looked at, for it may be set forward
+	brokenWait = time.Second            // before something that failed for a reason of ours is tried again
+	anewEach   = 5 * time.Second        // how often all that is due is walked from the beginning,
+	anewSoon   = 100 * time.Millisecond // and when something is known to be missing;
+	anewShare  = 20                     // and how many times as long as that took is between two such walks
+	longWalk   = 10 * time.Millisecond  // as long as one that takes longer, nothing is walked: at most half of the time of one core
 )
 
 // SetAlarm sets or clears an alarm.
@@ -83,30 +86,39 @@ func (t *Turn) Alarms(ctx context.Context, after string, limit int) ([]instance.
 
 // Alarm returns one alarm as the turn has it.
 func (t *Turn) Alarm(ctx context.Context, name string) (instance.Alarm, bool, error) {
-	if name == "" {
-		return instance.Alarm{}, false, nil
-	}
 	t.mu.Lock()
-	if e, changed := t.alarms[name]; changed && (!e.Clear || e.Gen == 0) {
-		t.mu.Unlock()
+	defer t.mu.Unlock()
+	if t.over != nil {
+		return instance.Alarm{}, false, t.over
+	}
+	e, changed := t.alarms[name]
+	if changed && (!e.Clear || e.Gen == 0) {
 		return e.Alarm, !e.Clear, nil
 	}
-	t.mu.Unlock()
-	// The name right before it in the order of names.
-	list, err := t.Alarms(ctx, before(name), 1)
-	if err != nil || len(list) == 0 || list[0].Name != name {
+	a, there, err := t.storedAlarm(ctx, name)
+	if err != nil || !there || changed && e.Gen == a.Gen {
 		return instance.Alarm{}, false, err
 	}
-	return list[0], true, nil
+	return a, true, nil
 }
 
-// before returns a text that sorts below name and above all that sort below name, as far as names of alarms go.
-func before(name string) string {
-	last := name[len(name)-1]
-	if last == 0 {
-		return name[:len(name)-1]
+// storedAlarm reads an alarm as of the newest commit, the one that was read last from memory: an alarm's turn asks for its own again.
+func (t *Turn) storedAlarm(ctx context.Context, name string) (instance.Alarm, bool, error) {
+	if t.read.known && t.read.name == name {
+		return t.read.Alarm, t.read.there, nil
 	}
-	return name[:len(name)-1] + string([]byte{last - 1}) + strings.Repeat("\xff", instance.MaxAlarmName)
+	a, there, err := t.k.store.Alarm(ctx, t.o.id, name)
+	if err == nil {
+		t.read = readAlarm{name: name, known: true, there: there, Alarm: a}
+	}
+	return a, there, err
+}
+
+// readAlarm is what a turn has read of one alarm since its newest commit.
+type readAlarm struct {
+	name         string
+	known, there bool
+	instance.Alarm
 }
 
 // earliest is when the loop wakes, so that a commit need not wake it for later alarms.
@@ -128,11 +140,11 @@ func (e *earliest) isAfter(t time.Time) bool {
 }
 
 // noticed wakes the loops that a commit gives work to.
-func (k *Keeper) noticed(b *instance.Batch) {
-	for _, a := range b.Alarms {
-		if !a.Clear && k.early.isAfter(a.At) {
+func (k *Keeper) noticed(id instance.ID, b *instance.Batch, r instance.Result) {
+	if a := k.agenda.Load(); a != nil && len(b.Alarms) > 0 {
+		first, later := a.committed(id, b.Alarms, r.Fence.Head, k.opts.Now())
+		if later && k.early.isAfter(first) {
 			poke(k.alarmSet)
-			break
 		}
 	}
 	if len(b.Outbox) > 0 {
@@ -147,57 +159,43 @@ func poke(c chan struct{}) {
 	}
 }
 
-type dueKey struct {
-	id   instance.ID
-	name string
-}
-
 // watchAlarms passes alarms that are due to Options.Alarm, those of one instance one after the other. One stays due until a commit
-// clears or moves it, so that nothing is lost with this process; what is known here is only which are being dealt with.
+// clears or moves it, so that nothing is lost with this process. Each walk of what is due goes on where the one before ended, so it costs
+// what is new; now and then one begins anew, for what others have set.
 func (k *Keeper) watchAlarms(ctx context.Context) {
+	a := newAgenda(k.opts.Workers, func(d instance.Due) error { return k.ring(ctx, d) }, func() bool { return ctx.Err() != nil }, k.opts.Now, func() { poke(k.alarmSet) })
+	k.agenda.Store(a)
+	defer func() { k.agenda.Store(nil); a.close() }()
 	var (
-		crew   = newCrew(k.opts.Workers, func() { poke(k.alarmSet) })
-		busy   = newBusy[instance.ID]()
-		failed = newBusy[dueKey]()
+		w    walks
+		last time.Time     // when all was walked
+		took time.Duration // by that
 	)
-	defer crew.wait()
 	for ctx.Err() == nil {
 		began := time.Now()
 		k.early.set(time.Time{})
 		sleep := clockCheck
-		busy.prune()
-		failed.prune()
-		for after, more := instance.Cursor(""), true; more && ctx.Err() == nil; {
-			page, err := k.store.Due(ctx, k.opts.Now(), after, duePage)
-			if err != nil {
-				if ctx.Err() == nil {
-					k.opts.Log.ErrorContext(ctx, "alarms that are due cannot be read and are read again", "error", err)
-				}
-				break
-			}
-			for _, list := range byInstance(page.Alarms) {
-				id := list[0].ID
-				if !busy.begin(id) {
-					continue
-				}
-				bytes := 0
-				for _, d := range list {
-					bytes += len(d.Data)
-				}
-				given := crew.give(id.App, bytes, func() {
-					k.ring(ctx, list, failed)
-					if busy.end(id) {
-						poke(k.alarmSet) // more were due meanwhile
-					}
-				})
-				if !given {
-					busy.end(id)
-				}
-			}
-			after, more = page.Next, page.Next != ""
-			if !page.Wake.IsZero() {
-				sleep = min(sleep, page.Wake.Sub(k.opts.Now()))
-			}
+		if next := a.retry(); !next.IsZero() {
+			sleep = min(sleep, time.Until(next))
+		}
+		pause := max(anewShare*took, anewSoon)
+		missed := a.missed(k.opts.Now())
+		if !missed {
+			pause = max(pause, anewEach)
+		}
+		anew := last.IsZero() || began.Sub(last) >= pause
+		if missed && !anew {
+			sleep = min(sleep, pause-began.Sub(last))
+		}
+		wake, err := k.walk(ctx, a, &w, anew)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			k.opts.Log.ErrorContext(ctx, "alarms that are due cannot be read and are read again", "error", err)
+		case err == nil && anew:
+			last, took = time.Now(), time.Since(began)
+		}
+		if !wake.IsZero() {
+			sleep = min(sleep, wake.Sub(k.opts.Now()))
 		}
 		if took := time.Since(began); took > longWalk {
 			rest(ctx, took)
@@ -207,28 +205,56 @@ func (k *Keeper) watchAlarms(ctx context.Context) {
 	}
 }
 
-// ring deals with alarms of one instance that are due.
-func (k *Keeper) ring(ctx context.Context, list []instance.Due, failed *busy[dueKey]) {
-	for _, d := range list {
-		key := dueKey{d.ID, d.Name}
-		if ctx.Err() != nil || !failed.begin(key) {
-			continue
-		}
-		if err := k.opts.Alarm(ctx, d); err != nil {
-			if ctx.Err() == nil {
-				k.opts.Log.WarnContext(ctx, "an alarm was not dealt with and will be later", "instance", d.ID.Key, "alarm", d.Name, "error", err)
-			}
-			failed.fail(key)
-			continue
-		}
-		k.stats.alarms.Add(1)
-		failed.end(key)
-	}
+// walks is how far alarms that are due were looked for.
+type walks struct {
+	head    instance.Cursor // nothing that was due when it was passed is unknown, but for:
+	refused bool            // what the agenda had no room for, which is found
+	from    instance.Cursor // behind this
 }
 
-// byInstance sorts a page into alarms of one instance each, in their order.
-func byInstance(page []instance.Due) [][]instance.Due {
-	return grouped(page, func(d instance.Due) instance.ID { return d.ID })
+// walk puts alarms that are due on the agenda: all of them anew, or those for which there was no room, or those that have become due. It
+// returns when the next one is due, if it knows.
+func (k *Keeper) walk(ctx context.Context, a *agenda, w *walks, anew bool) (wake time.Time, err error) {
+	after := w.head
+	room := a.room.Swap(false)
+	if room && w.refused {
+		after, w.refused = w.from, false
+	}
+	if anew {
+		after, w.refused = "", false
+		a.mu.Lock()
+		a.behind = false
+		a.mu.Unlock()
+	}
+	for more := true; more && ctx.Err() == nil; {
+		now := k.opts.Now()
+		a.looks(now)
+		page, err := k.store.Due(ctx, now, after, duePage)
+		if err != nil {
+			a.lookAgain() // what was refused before may not be passed again
+			return time.Time{}, err
+		}
+		for _, d := range page.Alarms {
+			if !a.found(d) && !w.refused {
+				w.refused, w.from = true, after
+			}
+		}
+		after, more, wake = page.Last, page.Next != "", page.Wake
+	}
+	w.head = after
+	return wake, nil
+}
+
+// ring deals with an alarm that is due.
+func (k *Keeper) ring(ctx context.Context, d instance.Due) error {
+	if err := k.opts.Alarm(ctx, d); err != nil {
+		if ctx.Err() == nil {
+			k.opts.Log.WarnContext(ctx, "an alarm was not dealt with and will be later", "instance", d.ID.Key, "alarm", d.Name, "error", err)
+		}
+		return err
+	}
+	k.stats.alarms.Add(1)
+	return nil
 }
 
 func grouped[T any, K comparable](page []T, of func(T) K) [][]T {

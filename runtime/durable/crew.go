@@ -62,6 +62,14 @@ func (c *crew) give(app agent.App, bytes int, f func()) bool {
 	return true
 }
 
+// again has f called after what waits of the app, without regard to bounds. Who calls it is a worker of the app.
+func (c *crew) again(app agent.App, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.apps[app]
+	g.waiting = append(g.waiting, job{0, f})
+}
+
 // share is how many workers an app may have. The caller holds mu.
 func (c *crew) share() int { return max(1, c.workers/len(c.apps)) }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skep-dev/skep/store/instance"
@@ -44,6 +45,7 @@ type Keeper struct {
 	alarmSet chan struct{} // has one when an alarm may be earlier than those the loop knows
 	sent     chan struct{} // has one when messages wait
 	early    earliest
+	agenda   atomic.Pointer[agenda] // while alarms are watched
 	stats    counters
 
 	hasten sync.Once

@@ -26,7 +26,7 @@ func (t *Turn) get(ctx context.Context, keys []string) ([]agent.StateEntry, erro
 	}
 	var stored []string
 	for _, key := range keys {
-		if _, changed := t.state[key]; !changed {
+		if _, known := t.known(key); !known {
 			stored = append(stored, key)
 		}
 	}
@@ -36,6 +36,7 @@ func (t *Turn) get(ctx context.Context, keys []string) ([]agent.StateEntry, erro
 		if found, err = t.k.store.Load(ctx, t.o.id, stored...); err != nil {
 			return nil, err
 		}
+		t.values.keep(stored, found)
 	}
 	if len(stored) == len(keys) {
 		return found, nil
@@ -46,15 +47,58 @@ func (t *Turn) get(ctx context.Context, keys []string) ([]agent.StateEntry, erro
 	}
 	out := make([]agent.StateEntry, 0, len(keys))
 	for _, key := range keys {
-		if e, changed := t.state[key]; changed {
-			if e != nil {
-				out = append(out, *e)
-			}
-		} else if e, ok := byKey[key]; ok {
+		if e, ok := byKey[key]; ok {
 			out = append(out, e)
+		} else if e, _ := t.known(key); e != nil {
+			out = append(out, *e)
 		}
 	}
 	return out, nil
+}
+
+// known returns an entry that the turn has changed, or read since its newest commit; nil is one that is not there.
+func (t *Turn) known(key string) (e *agent.StateEntry, known bool) {
+	if e, known = t.state[key]; known {
+		return e, true
+	}
+	e, known = t.values.byKey[key]
+	return e, known
+}
+
+// values is what a turn has read since its newest commit: what is read is often written next, which needs it again. Nobody else can change it
+// and have this turn commit.
+type values struct {
+	byKey map[string]*agent.StateEntry // nil is one that is not there
+	bytes int
+}
+
+// What a turn keeps at most of what it has read.
+const (
+	maxValues     = 64
+	maxValueBytes = 64 << 10
+)
+
+// keep takes entries that were asked for by their keys, those that were found in the order of names.
+func (v *values) keep(keys []string, found []agent.StateEntry) {
+	for _, key := range keys {
+		var e *agent.StateEntry
+		size := len(key)
+		for i := range found {
+			if found[i].Key == key {
+				e, size = &found[i], size+len(found[i].Value.Body)
+				break
+			}
+		}
+		if len(v.byKey) >= maxValues || v.bytes+size > maxValueBytes {
+			return
+		}
+		if v.byKey == nil {
+			v.byKey = map[string]*agent.StateEntry{}
+		}
+		if _, twice := v.byKey[key]; !twice {
+			v.byKey[key], v.bytes = e, v.bytes+size
+		}
+	}
 }
 
 // Edit makes edits, all or none, and returns the version of the keys that were set. Each If is held against the state as the turn has

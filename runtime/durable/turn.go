@@ -43,6 +43,8 @@ type Turn struct {
 	gather func(*instance.Batch)
 	bytes  int
 	beside Attached
+	read   readAlarm
+	values values
 }
 
 // Attached is what holds changes that a turn is to commit, and has not got yet.
@@ -285,23 +287,26 @@ func (t *Turn) commit(ctx context.Context) error {
 	res, err := t.k.commit(ctx, t.o, b)
 	if err != nil {
 		if errors.Is(err, instance.ErrFenced) || errors.Is(err, instance.ErrGone) || errors.Is(err, instance.ErrUnknown) {
+			if a := t.k.agenda.Load(); a != nil && len(b.Alarms) > 0 {
+				a.lookAgain() // they may be there
+			}
 			t.over, t.o.have = err, false
 			t.undo()
 		}
 		return err
 	}
-	t.o.info.Fence, t.o.info.State, t.o.info.Updated = res.Fence, t.size, t.k.opts.Now()
-	if len(b.Alarms)+len(b.Outbox)+len(b.Sent)+len(b.Children) > 0 {
-		if info, err := t.k.store.Info(ctx, t.o.id); err == nil && info.Fence == res.Fence { // what it counts; else it is old
-			t.o.info = info
-		}
+	info := &t.o.info
+	info.Fence, info.State, info.Updated = res.Fence, t.size, t.k.opts.Now()
+	info.LogBytes, info.Alarms, info.Outbox, info.Children = res.Counts.LogBytes, res.Counts.Alarms, res.Counts.Outbox, res.Counts.Children
+	if b.Snapshot != nil {
+		info.Snapshot = *b.Snapshot
 	}
 	t.forgetParts()
 	if t.k.opts.Committed != nil {
 		t.k.opts.Committed(t.o.id, b, res)
 	}
 	t.ran()
-	t.k.noticed(b)
+	t.k.noticed(t.o.id, b, res)
 	return nil
 }
 
@@ -331,7 +336,10 @@ func (t *Turn) whole() *instance.Batch {
 	return &b
 }
 
-func (t *Turn) forgetParts() { t.batch, t.state, t.alarms, t.bytes = instance.Batch{}, nil, nil, 0 }
+func (t *Turn) forgetParts() {
+	t.batch, t.state, t.alarms, t.bytes = instance.Batch{}, nil, nil, 0
+	t.read, t.values = readAlarm{}, values{}
+}
 
 // undo drops what was not committed.
 func (t *Turn) undo() {

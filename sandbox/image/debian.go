@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -70,8 +69,7 @@ func (b *builder) bootstrap(ctx context.Context, root string, packages []string)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", epoch.Unix()), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts others, which have to end with it
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	inGroup(cmd)
 	cmd.WaitDelay = 20 * time.Second // in which it unmounts what it has mounted
 	err := cmd.Run()
 	switch {
@@ -147,16 +145,16 @@ func (t *tree) copyRoot(root string) error {
 			return err
 		}
 		e := entry{mode: info.Mode() &^ (fs.ModeSetuid | fs.ModeSetgid)}
-		stat, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return fmt.Errorf("%s: no owner is known", name)
+		var links uint64
+		var id inode
+		if e.uid, e.gid, links, id, err = ownerOf(info); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		e.uid, e.gid = int(stat.Uid), int(stat.Gid)
 		switch d.Type() {
 		case 0:
 			e.file, e.size = file, info.Size()
-			if stat.Nlink > 1 {
-				e.inode = inode{uint64(stat.Dev), stat.Ino}
+			if links > 1 {
+				e.inode = id
 			}
 		case fs.ModeDir:
 		case fs.ModeSymlink:

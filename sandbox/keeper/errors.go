@@ -25,7 +25,7 @@ func fenced(sb *agent.Sandbox) error {
 }
 
 // lostError says that the box of a sandbox has gone.
-func lostError(sb *agent.Sandbox, why string) error {
+func lostError(sb *agent.Sandbox, why string) *agent.Error {
 	return &agent.Error{
 		Kind: agent.Unavailable, Msg: fmt.Sprintf("sandbox %s was lost: %s", sb.ID, why), Err: ErrLost,
 		Hint: "what was in it is gone, but for what is kept of a pet; the next use makes it anew",

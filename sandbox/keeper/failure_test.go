@@ -42,19 +42,24 @@ func TestLost(t *testing.T) {
 	does(t, b, "echo 2", "2")
 }
 
-// Who works in a sandbox and is the first to find its box gone is told so. It is not given another, in which nothing is.
+// Who works in a sandbox and is the first to find its box gone is told so, and what to do when the box was too small. It is not given another, in which nothing is.
 func TestGetLost(t *testing.T) {
 	w := newWorld(t)
 	env := w.env(nil)
 	k := w.start(nil)
 	id := open(t, k, want(env, "run/1", agent.Cattle)).Record().ID
 	k.stop()
+	w.engine.set(func(e *engine) { e.oom = true })
 	w.engine.kill(w.engine.handles()[0])
 	idle, err := keeper.New(w.options()) // one that does not look after boxes
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = idle.Get(t.Context(), agent.DefaultApp, id)
+	wantKind(t, err, agent.Exhausted, "for want of memory")
+	if hint := agent.AsError(err).Hint; !strings.Contains(hint, "size.memory") {
+		t.Errorf("the hint is %q", hint)
+	}
 	if sb := w.records()[0]; !errors.Is(err, keeper.ErrLost) || sb.Generation != 1 || sb.State != agent.SandboxLost {
 		t.Errorf("%v; it is %s, of generation %d", err, sb.State, sb.Generation)
 	}

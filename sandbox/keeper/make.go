@@ -154,7 +154,7 @@ func (k *Keeper) boot(ctx context.Context, p sandbox.Provider, rec *agent.Sandbo
 	case err != nil:
 		return nil, *rec, err
 	case st.Phase == sandbox.Absent || st.Phase == sandbox.Exited:
-		return nil, *rec, resumed(k.lose(ctx, rec, ended(p, st)))
+		return nil, *rec, resumed(k.gone(ctx, p, rec, st))
 	case st.Phase == sandbox.Created:
 		k.detach(rec.ID, alreadyOver()) // of a start that failed, whose token may be too old by now
 	}
@@ -247,7 +247,7 @@ func (k *Keeper) hello(ctx context.Context, p sandbox.Provider, lv *live, rec *a
 				return nil // and has ended since, which who uses it finds out
 			}
 			if !ours {
-				return resumed(k.lose(ctx, rec, ended(p, st)+k.tail(ctx, p, rec)))
+				return resumed(k.gone(ctx, p, rec, st))
 			}
 			return k.fail(ctx, rec, &agent.Error{
 				Kind: agent.Failed, Msg: fmt.Sprintf("the driver of sandbox %s did not say hello: %s%s", rec.ID, ended(p, st), k.tail(ctx, p, rec)),
@@ -361,6 +361,15 @@ func (k *Keeper) lose(ctx context.Context, rec *agent.SandboxRecord, why string)
 	return k.end(ctx, rec, agent.SandboxLost, lostError(&rec.Sandbox, why))
 }
 
+// gone is lose for a box that has ended as st says.
+func (k *Keeper) gone(ctx context.Context, p sandbox.Provider, rec *agent.SandboxRecord, st sandbox.State) error {
+	why := lostError(&rec.Sandbox, ended(p, st)+k.tail(ctx, p, rec))
+	if st.OOM {
+		why.Kind, why.Hint = agent.Exhausted, "give the environment more memory, see size.memory; "+why.Hint
+	}
+	return k.end(ctx, rec, agent.SandboxLost, why)
+}
+
 func (k *Keeper) end(ctx context.Context, rec *agent.SandboxRecord, state agent.SandboxState, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quick)
 	defer cancel()
@@ -416,7 +425,7 @@ func (k *Keeper) alive(ctx context.Context, rec *agent.SandboxRecord) (*live, er
 	}
 	st, err := k.inspect(ctx, p, sandbox.Handle(rec.Handle))
 	if err == nil && (st.Phase == sandbox.Absent || st.Phase == sandbox.Exited || st.Phase == sandbox.Created) {
-		err = k.lose(ctx, rec, ended(p, st))
+		err = k.gone(ctx, p, rec, st)
 	}
 	return lv, err
 }

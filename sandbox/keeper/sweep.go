@@ -302,22 +302,21 @@ func (k *Keeper) unused(ctx context.Context, rec *agent.SandboxRecord, lv *live)
 
 // check finds out whether a box that is to run does not. The driver of one that was begun and is not ready may not have been started.
 func (k *Keeper) check(ctx context.Context, p sandbox.Provider, lv *live, rec *agent.SandboxRecord) (gone bool, err error) {
-	why := lv.link.Err()
-	reason := ""
-	if why != nil {
-		reason = why.Error()
+	err = lv.link.Err()
+	if err != nil {
+		err = k.lose(ctx, rec, err.Error())
 	} else {
-		st, err := k.inspect(ctx, p, sandbox.Handle(rec.Handle))
+		st, bad := k.inspect(ctx, p, sandbox.Handle(rec.Handle))
 		switch {
-		case err != nil:
-			return false, err
+		case bad != nil:
+			return false, bad
 		case st.Phase == sandbox.Absent, st.Phase == sandbox.Exited, st.Phase == sandbox.Created && rec.State == agent.SandboxReady:
-			reason = ended(p, st) + k.tail(ctx, p, rec)
+			err = k.gone(ctx, p, rec, st)
 		default:
 			return false, nil
 		}
 	}
-	if err := k.lose(ctx, rec, reason); err != nil && !errors.Is(err, ErrLost) {
+	if err != nil && !errors.Is(err, ErrLost) {
 		return false, err
 	}
 	return true, nil

@@ -39,6 +39,7 @@ type engine struct {
 	lacks   []string // capabilities
 	mute    bool     // drivers say nothing
 	dies    bool     // drivers end at once
+	oom     bool     // for want of memory, as does all that ends
 	refuse  error    // of Create
 
 	entered chan struct{} // the first Create sends to it, and waits for hold to be closed
@@ -209,7 +210,7 @@ func (e *engine) Inspect(_ context.Context, h sandbox.Handle) (sandbox.State, er
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if b := e.boxes[h]; b != nil {
-		return sandbox.State{Phase: b.phase}, nil
+		return sandbox.State{Phase: b.phase, OOM: e.oom && b.phase == sandbox.Exited}, nil
 	}
 	return sandbox.State{}, nil
 }

@@ -44,6 +44,7 @@ export class Client {
       agent,
       key,
       call: (method, input, options) => this.#bytes(`${path}/call/${esc(method)}`, input, options),
+      stream: (method, input, options) => this.#items(`${path}/call/${esc(method)}`, input, options),
       get: () => this.#json("GET", path),
       delete: () => this.#json("DELETE", path),
       events: (options) => this.#events(`${path}/events`, options),
@@ -127,6 +128,19 @@ export class Client {
     if (body !== undefined) headers["Content-Type"] = "application/json";
     const res = await this.#send(method, path, { body: body === undefined ? undefined : JSON.stringify(body), headers });
     return res.status === 204 ? undefined : res.json();
+  }
+
+  async *#items(path, input, { timeout, signal } = {}) {
+    const headers = { "Content-Type": "application/json", Accept: "text/event-stream" };
+    if (timeout) headers["Skep-Timeout"] = `${timeout}ms`;
+    const res = await this.#send("POST", path, { body: input === undefined ? "null" : JSON.stringify(input), headers, signal });
+    for await (const line of messages(res.body)) {
+      if (line.error) throw new SkepError(line.error.kind, line.error.detail, line.error);
+      if (!("item" in line)) return line.result;
+      yield line.item;
+    }
+    if (signal?.aborted) throw cancelled();
+    throw unavailable("the connection ended before the call did: it may have taken effect");
   }
 
   async #bytes(path, input, { timeout, signal } = {}) {

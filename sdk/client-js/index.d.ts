@@ -144,6 +144,8 @@ export interface Instance {
   readonly agent: string;
   readonly key: string;
   call<T = unknown>(method: string, input?: unknown, options?: CallOptions): Promise<T>;
+  /** Calls a method and yields what it yields, as it comes; returns what it returns. Who stops reading ends the call. */
+  stream<T = unknown, R = unknown>(method: string, input?: unknown, options?: CallOptions): AsyncGenerator<T, R, void>;
   get(): Promise<Record<string, unknown>>;
   delete(): Promise<void>;
   events(options?: EventOptions): AsyncGenerator<Event, void, void>;

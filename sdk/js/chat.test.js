@@ -39,6 +39,47 @@ test("an answer comes in pieces", async () => {
   assert.equal(await host.call(agent, "early"), "ab");
 });
 
+test("a stream runs tools", async () => {
+  const models = [
+    { text: "I add.", calls: [{ name: "add", args: { a: 1, b: 2 } }, { name: "bad" }], usage: { input: 10, output: 2 } },
+    { calls: [{ name: "add", args: { a: 3, b: 4 } }], usage: { input: 20, output: 3 } },
+    { text: "Done.", usage: { input: 30, output: 4 } },
+  ];
+  const tools = {
+    add: { run: ({ a, b }) => a + b },
+    bad: { run: () => { throw new Error("no good"); } },
+  };
+  const agent = {
+    all: async (q) => {
+      const all = [], s = model.stream({ prompt: "Go.", tools, show: "s", ...q });
+      for await (const p of s) all.push(p.type === "end" ? p.answer.text : p.type === "tool-result" ? [p.name, p.result, p.failed] : [p.index, p.text ?? p.name]);
+      const a = await s.answer;
+      return [all, a.messages.map((m) => m.role), a.usage.input, a.usage.output, a.calls.length];
+    },
+    whole: async () => (await model.stream({ prompt: "Go.", tools }).answer).text,
+    left: async () => {
+      for await (const p of model.stream({ prompt: "Go.", tools })) if (p.type === "tool-result") return p.result;
+    },
+    other: async () => (await model.stream({ prompt: "Go.", tools: { ...tools, add: {} } }).answer).calls.map((c) => c.name),
+  };
+  let host = new FakeHost({ models });
+  assert.deepEqual(await host.call(agent, "all", {}), [
+    [
+      [0, "I a"], [0, "dd."], [1, "add"], [1, '{"a":1,"b":2}'], [2, "bad"], [2, "{}"], ["add", "3", undefined], ["bad", "no good", true],
+      [3, "add"], [3, '{"a":3,"b":4}'], ["add", "7", undefined], [4, "Don"], [4, "e."], "Done.",
+    ],
+    ["assistant", "user", "assistant", "user", "assistant"], 60, 9, 0,
+  ]);
+  assert.deepEqual(host.modelCalls.map((q) => [q.show, q.messages.length]), [["s", 1], ["s.2", 3], ["s.3", 5]]);
+  host = new FakeHost({ models });
+  assert.deepEqual((await host.call(agent, "all", { maxSteps: 2 })).slice(1), [["assistant", "user", "assistant"], 30, 5, 1]);
+  assert.equal(await new FakeHost({ models }).call(agent, "whole"), "Done.");
+  host = new FakeHost({ models });
+  assert.equal(await host.call(agent, "left"), "3");
+  assert.equal(host.modelCalls.length, 1);
+  assert.deepEqual(await new FakeHost({ models }).call(agent, "other"), ["add", "bad"]);
+});
+
 class Notes extends ChatAgent {
   instructions = () => "Help with notes.";
   tools = ["notes.*"];

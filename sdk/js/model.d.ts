@@ -16,10 +16,11 @@ export interface Models {
    */
   generate(ask: string | (ModelAsk & { maxSteps?: number })): Promise<ModelAnswer>;
   /**
-   * Asks a model and returns its answer in pieces, as they come. It runs no tools. A stream does not outlive its process: after a crash, reading it
-   * fails with kind `"unavailable"`. `generate` with `show` is made again instead.
+   * Asks a model and returns its answer in pieces, as they come. Tools that have a `run` are run as by `generate`: the pieces of all answers come one after
+   * the other, and between them what the tools have returned. A stream does not outlive its process: after a crash, reading it fails with kind
+   * `"unavailable"`. `generate` with `show` is made again instead.
    */
-  stream(ask: string | ModelAsk): ModelStream;
+  stream(ask: string | (ModelAsk & { maxSteps?: number })): ModelStream;
   /** Lists the models and routes that were granted. */
   list(): Promise<ModelInfo[]>;
 }
@@ -116,7 +117,7 @@ export interface ModelAnswer {
   /** Why it ended. */
   readonly stop: "end" | "length" | "tool" | "filter" | "pause" | "unknown";
   readonly usage: ModelUsage;
-  /** What this adds to the conversation: the answer, and before it the steps that `generate` has made. */
+  /** What this adds to the conversation: the answer, and before it the steps that `generate` or `stream` has made. */
   readonly messages: ModelMessage[];
   /** The texts of `content`. */
   readonly text: string;
@@ -130,10 +131,14 @@ export interface ModelAnswer {
   readonly json: any;
 }
 
-/** A piece of an answer. `index` counts the parts of the answer; the text of a `tool-call` is of its arguments, as JSON. The last piece is the whole. */
+/**
+ * A piece of an answer. `index` counts the parts of what the model says, over all answers of a stream; the text of a `tool-call` is of its arguments, as JSON.
+ * A `tool-result` is what a tool with a `run` has returned. The last piece is the last answer.
+ */
 export type ModelPiece =
   | { type: "text" | "reasoning" | "refusal"; index: number; text: string }
   | { type: "tool-call"; index: number; id?: string; name?: string; text?: string }
+  | { type: "tool-result"; id: string; name: string; result: string; failed?: boolean }
   | { type: "end"; answer: ModelAnswer };
 
 export interface ModelStream extends AsyncIterable<ModelPiece> {

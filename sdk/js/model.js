@@ -132,11 +132,45 @@ async function runCall({ id, name, args }, run) {
   return part;
 }
 
-// Stream is an answer under way.
+// Steps is what has come of asking a model again after each answer whose calls of tools are run.
+class Steps {
+  constructor({ body, run, maxSteps }) {
+    this.body = body;
+    this.run = run;
+    this.left = maxSteps;
+    this.show = body.show;
+    this.step = 1;
+    this.added = [];
+    this.used = {};
+  }
+
+  // take takes an answer. It returns a promise of the results of its calls, after which the body is to be asked again, or undefined: then it is the last answer.
+  take(a) {
+    this.added.push(...a.messages);
+    for (const c of counts) this.used[c] = (this.used[c] ?? 0) + a.usage[c];
+    const calls = a.calls;
+    if (calls.length === 0 || --this.left < 1 || !calls.every((c) => this.run.has(c.name))) {
+      a.messages = this.added;
+      a.usage = this.used;
+      return undefined;
+    }
+    return Promise.all(calls.map((c) => runCall(c, this.run.get(c.name)))).then((content) => {
+      const results = { role: "user", content };
+      this.added.push(results);
+      this.body = { ...this.body, messages: [...this.body.messages, ...a.messages, results] };
+      if (this.show !== undefined) this.body.show = `${this.show}.${++this.step}`;
+      return content;
+    });
+  }
+}
+
+// Stream is an answer under way, with those before it whose calls are run.
 class Stream {
   #query;
   #id; // a promise of its number, once it is asked for
-  #body;
+  #steps;
+  #parts = 0; // of the answers before
+  #results; // a promise of what the calls of the last answer return, while they are run
   #pieces = [];
   #ended = false;
   #answer;
@@ -144,13 +178,13 @@ class Stream {
   #reading;
   #whole;
 
-  constructor(query, body) {
+  constructor(query, steps) {
     this.#query = query;
-    this.#body = body;
+    this.#steps = steps;
   }
 
   #open() {
-    return (this.#id ??= this.#query("model.stream", "model.open", () => JSON.stringify(this.#body), (out) => out.id));
+    return (this.#id ??= this.#query("model.stream", "model.open", () => JSON.stringify(this.#steps.body), (out) => out.id));
   }
 
   // #more reads what has come since. Only one reading is under way.
@@ -160,12 +194,25 @@ class Stream {
 
   async #read() {
     try {
+      if (this.#results !== undefined) {
+        this.#pieces.push(...(await this.#results));
+        this.#results = undefined;
+        return;
+      }
       const id = await this.#open();
       const got = await this.#query("model.stream", "model.read", () => JSON.stringify({ id }));
-      for (const p of got.pieces ?? []) this.#pieces.push(p);
-      if (got.answer === undefined || got.answer === null) return;
-      this.#answer = new ModelAnswer(got.answer);
-      this.#pieces.push({ type: "end", answer: this.#answer });
+      for (const p of got.pieces ?? []) this.#pieces.push({ ...p, index: p.index + this.#parts });
+      if (this.#ended || got.answer === undefined || got.answer === null) return;
+      this.#id = undefined;
+      const a = new ModelAnswer(got.answer);
+      this.#results = this.#steps.take(a);
+      if (this.#results !== undefined) {
+        this.#results.catch(() => {}); // whoever reads is told
+        this.#parts += a.content.length;
+        return;
+      }
+      this.#answer = a;
+      this.#pieces.push({ type: "end", answer: a });
     } catch (e) {
       this.#error = e;
     }
@@ -215,32 +262,17 @@ export function makeModel(query) {
 
   // generate asks a model, and goes on for as long as it calls tools that have functions.
   async function generate(ask) {
-    const { body, run, maxSteps } = askOf("model.generate", ask);
-    const show = body.show;
-    const added = [], used = {};
-    for (let step = 1; ; step++) {
-      if (step > 1 && show !== undefined) body.show = `${show}.${step}`;
-      const a = await one(body);
-      added.push(...a.messages);
-      for (const c of counts) used[c] = (used[c] ?? 0) + a.usage[c];
-      const calls = a.calls;
-      if (calls.length === 0 || step >= maxSteps || !calls.every((c) => run.has(c.name))) {
-        a.messages = added;
-        a.usage = used;
-        return a;
-      }
-      const results = { role: "user", content: await Promise.all(calls.map((c) => runCall(c, run.get(c.name)))) };
-      added.push(results);
-      body.messages = [...body.messages, ...a.messages, results];
+    const steps = new Steps(askOf("model.generate", ask));
+    for (;;) {
+      const a = await one(steps.body);
+      const results = steps.take(a);
+      if (results === undefined) return a;
+      await results;
     }
   }
 
-  // stream asks a model and returns its answer in pieces.
-  function stream(ask) {
-    const { body, run } = askOf("model.stream", ask);
-    if (run.size > 0) throw new TypeError("model.stream runs no tools: leave run out and answer the calls, or use model.generate");
-    return new Stream(query, body);
-  }
+  // stream is generate whose answers come in pieces.
+  const stream = (ask) => new Stream(query, new Steps(askOf("model.stream", ask)));
 
   const list = () => query("model.list", "model.list", () => "", (out) => out.models ?? []);
 

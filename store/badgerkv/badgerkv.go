@@ -39,7 +39,11 @@ type DB struct {
 	dir  string
 	lock *dirlock.Lock
 
-	mu     sync.Mutex // guards closed and broken
+	writing sync.Mutex // held by one Apply at a time, before mu
+	journal *journal
+
+	mu     sync.Mutex    // guards closed, broken and sync
+	sync   chan struct{} // closed when the batch that is being applied is durable, which nobody sees before; nil while there is none
 	closed bool
 	broken error // an Apply failed half way: what memory holds is not to be trusted
 	views  sync.WaitGroup
@@ -79,8 +83,8 @@ func (db *DB) open(o *Options) (err error) {
 		}
 	}()
 	b, err := badger.Open(badger.DefaultOptions(db.dir).
-		WithSyncWrites(true).       // Badger's default loses what was acknowledged in a power cut
-		WithDetectConflicts(false). // there is one writer
+		WithSyncWrites(!disk.SyncsMaps). // Badger's default loses what was acknowledged in a power cut; see journal
+		WithDetectConflicts(false).      // there is one writer
 		WithMemTableSize(memTable).WithNumMemtables(2).WithNumCompactors(2).WithBaseTableSize(4 << 20).
 		WithCompression(options.None).WithBlockCacheSize(0).WithIndexCacheSize(32 << 20).
 		WithValueLogFileSize(64 << 20). // values stay far below the threshold for the value log
@@ -88,7 +92,13 @@ func (db *DB) open(o *Options) (err error) {
 	if err != nil {
 		return agent.Wrap(agent.Unavailable, err, "cannot open the database in "+db.dir)
 	}
-	if err = db.check(b, o.Verify); err != nil {
+	if err = db.check(b, o.Verify); err == nil {
+		err = b.Sync() // what opening wrote
+	}
+	if err == nil && disk.SyncsMaps {
+		db.journal, err = openJournal(db.dir)
+	}
+	if err != nil {
 		return errors.Join(err, b.Close())
 	}
 	db.db = b
@@ -143,28 +153,57 @@ func syncDir(path string) error {
 func (db *DB) usable() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	err := db.unusable()
+	if err == nil {
+		db.views.Add(1)
+	}
+	return err
+}
+
+// unusable returns why the database cannot be used, or nil. The caller holds mu.
+func (db *DB) unusable() error {
 	switch {
 	case db.closed:
 		return kv.ErrClosed
 	case db.broken != nil:
 		return db.broken
 	}
-	db.views.Add(1)
 	return nil
 }
 
 // View implements kv.DB.
 func (db *DB) View(ctx context.Context, fn func(kv.Reader) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := db.usable(); err != nil {
+	txn, err := db.snapshot(ctx)
+	if err != nil {
 		return err
 	}
 	defer db.views.Done()
-	txn := db.db.NewTransaction(false)
 	defer txn.Discard()
 	return fn(reader{txn})
+}
+
+// snapshot returns what is durable. After nil the caller calls db.views.Done.
+func (db *DB) snapshot(ctx context.Context) (*badger.Txn, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		db.mu.Lock()
+		wait := db.sync
+		if wait == nil {
+			defer db.mu.Unlock()
+			if err := db.unusable(); err != nil {
+				return nil, err
+			}
+			db.views.Add(1)
+			return db.db.NewTransaction(false), nil
+		}
+		db.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // Apply implements kv.DB. After an error whose outcome is unknown every View and Apply fails until the database is
@@ -190,18 +229,33 @@ func (db *DB) Apply(_ context.Context, changes []kv.Change) error {
 			return fmt.Errorf("badger: change %q: %w", c.Key, err)
 		}
 	}
-	switch err := txn.Commit(); {
+	return db.commit(txn)
+}
+
+// commit writes a batch and makes it durable. Until then no View begins.
+func (db *DB) commit(txn *badger.Txn) error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	done := make(chan struct{})
+	defer close(done)
+	db.mu.Lock()
+	db.sync = done
+	db.mu.Unlock()
+	err := txn.Commit()
+	if err == nil {
+		err = db.journal.sync()
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.sync = nil
+	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, badger.ErrTxnTooBig):
 		return fmt.Errorf("%w: %v", kv.ErrTooBig, err)
-	default:
-		err = fmt.Errorf("badger: commit failed, and the database must be opened anew: %w", err)
-		db.mu.Lock()
-		db.broken = err
-		db.mu.Unlock()
-		return err
 	}
+	db.broken = fmt.Errorf("badger: commit failed, and the database must be opened anew: %w", err)
+	return db.broken
 }
 
 // MaxBatch implements kv.Limits. It leaves room for what Badger adds to each change.
@@ -217,7 +271,7 @@ func (db *DB) Close() error {
 	db.mu.Unlock()
 	db.views.Wait()
 	db.once.Do(func() {
-		err := db.db.Close()
+		err := errors.Join(db.journal.close(), db.db.Close())
 		if err == nil && broken == nil {
 			if err = os.Remove(db.marker()); err == nil {
 				err = syncDir(db.dir)

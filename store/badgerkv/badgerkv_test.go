@@ -1,10 +1,13 @@
 package badgerkv_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,5 +84,37 @@ func TestDamagedTable(t *testing.T) {
 	_, err = badgerkv.Open(dir, nil)
 	if err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("Open of a damaged database returned %v", err)
+	}
+}
+
+// Each batch is in the file that is synced for it, also when Badger begins another one.
+func TestJournal(t *testing.T) {
+	dir := t.TempDir()
+	db := open(t, dir)
+	defer db.Close()
+	if db.Journal() == "" {
+		t.Skip("Badger syncs here")
+	}
+	journals := map[string]bool{}
+	for i := range 80 {
+		value := bytes.Repeat(fmt.Appendf(nil, "value %02d ", i), 25_000)
+		if err := db.Apply(t.Context(), []kv.Change{{Key: []byte{'k', byte(i)}, Value: value}}); err != nil {
+			t.Fatal(err)
+		}
+		newest := db.Journal()
+		if journals[newest] && i > 0 {
+			continue
+		}
+		journals[newest] = true
+		if b, err := os.ReadFile(newest); err != nil || !bytes.Contains(b, value) {
+			t.Fatalf("batch %d is not in %s: %v", i, newest, err)
+		}
+		names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+		if err != nil || newest != slices.Max(names) {
+			t.Fatalf("%s was synced of %v, %v", newest, names, err)
+		}
+	}
+	if len(journals) < 2 {
+		t.Errorf("all was in %v", journals)
 	}
 }

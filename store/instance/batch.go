@@ -168,7 +168,11 @@ type Result struct {
 	Events  []int64
 	Journal []int64
 	Outbox  []int64
+	Counts  Counts // as the commit left them
 }
+
+// Counts is what Info counts of an instance's parts.
+type Counts struct{ LogBytes, Alarms, Outbox, Children int64 }
 
 // Outcome is what became of a batch.
 type Outcome uint8

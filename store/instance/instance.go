@@ -113,6 +113,8 @@ type Reader interface {
 	Journals(ctx context.Context, id ID, after agent.RunID, limit int) ([]agent.RunID, error)
 	// Alarms lists the instance's alarms in the order of names, those behind after.
 	Alarms(ctx context.Context, id ID, after string, limit int) ([]Alarm, error)
+	// Alarm returns the alarm of that name, and whether it is set.
+	Alarm(ctx context.Context, id ID, name string) (Alarm, bool, error)
 	// Children lists the instances that it registered, those behind after in the order of agent and key.
 	Children(ctx context.Context, id ID, after ID, limit int) ([]ID, error)
 	// Received returns the number of the newest message from another instance whose mark was committed; 0 for none.
@@ -141,6 +143,7 @@ type Cursor string
 type DuePage struct {
 	Alarms []Due
 	Next   Cursor    // the After of the page that follows; "" when none is left
+	Last   Cursor    // where the page ended, also when none is left: the After of a walk that goes on when more are due
 	Wake   time.Time // when the first alarm after now is due, zero when there is none or Next is set
 }
 

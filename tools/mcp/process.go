@@ -93,7 +93,7 @@ func (s *source) begin(p *process, clean *scrub.Scrubber) error {
 			return
 		}
 		_ = p.cmd.Wait()
-		killGroup(p.cmd.Process.Pid) // what it has left behind
+		killGroup(p.cmd.Process) // what it has left behind
 		close(p.done)
 	})
 	err = <-started
@@ -115,11 +115,11 @@ func (p *process) end() {
 	if waitFor(p.done, endAfter) {
 		return
 	}
-	terminateGroup(p.cmd.Process.Pid)
+	terminateGroup(p.cmd.Process)
 	if waitFor(p.done, termAfter) {
 		return
 	}
-	killGroup(p.cmd.Process.Pid)
+	killGroup(p.cmd.Process)
 	_ = p.wire.Close()
 	<-p.done
 }

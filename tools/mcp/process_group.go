@@ -2,7 +2,10 @@
 
 package mcp
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
-func terminateGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGTERM) }
-func killGroup(pid int)      { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+func terminateGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGTERM) }
+func killGroup(p *os.Process)      { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -201,10 +201,39 @@ func FuzzReader(f *testing.F) {
 		if err != nil || cut != string(whole) {
 			t.Fatalf("in pieces: %q, %v; whole: %q; of %q", cut, err, whole, text)
 		}
+		if found := byFinder(s, string(text), seed); found != string(whole) {
+			t.Fatalf("by a Finder: %q; whole: %q; of %q", found, whole, text)
+		}
 		for _, part := range bytes.Split(whole, []byte(Mark)) {
 			if len(a) > 0 && bytes.Contains(part, a) || len(b) > 0 && bytes.Contains(part, b) {
 				t.Fatalf("a value is left: %q", whole)
 			}
 		}
 	})
+}
+
+// byFinder takes values out of a text by a Finder, which gets it in pieces. What is before Open must not change any more.
+func byFinder(s *Scrubber, text string, seed uint64) string {
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	f := s.Finder()
+	var out strings.Builder
+	at := 0
+	take := func() {
+		open := f.Open()
+		for _, p := range f.Found() {
+			out.WriteString(text[at:p.From] + Mark)
+			at = p.To
+		}
+		out.WriteString(text[at:open])
+		at = open
+	}
+	for i := 0; i < len(text); {
+		n := min(1+rnd.IntN(9), len(text)-i)
+		f.Add(text[i : i+n])
+		i += n
+		take()
+	}
+	f.End()
+	take()
+	return out.String()
 }

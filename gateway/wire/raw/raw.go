@@ -56,6 +56,14 @@ func tooDeep(b []byte) bool {
 	return false
 }
 
+// Parsed returns parsed, if it is an Object that was read of b before, or reads b.
+func Parsed(parsed any, b []byte) (Object, error) {
+	if o, ok := parsed.(Object); ok {
+		return o, nil
+	}
+	return Read(b)
+}
+
 // Read reads an object. It refuses what is no JSON, and an object in which a field is twice, in any case of letters: two readers may then see two
 // different requests.
 // The error is of kind Invalid.
@@ -88,6 +96,7 @@ func Read(b []byte) (Object, error) {
 // Fields lists the fields of a checked object, with places from its brace on, and names one that is there twice, in any case of letters.
 func Fields(r gjson.Result) (fields []Field, twice string) {
 	base := r.Index
+	fields = make([]Field, 0, 8)
 	var seen map[string]bool
 	r.ForEach(func(k, v gjson.Result) bool {
 		v.Index -= base
@@ -141,6 +150,30 @@ func (o Object) Set(name string, value []byte) []byte {
 		b = append(b, ',')
 	}
 	return append(b, o.Bytes[o.brace+1:]...)
+}
+
+// With returns the object's bytes with all fields of other, as Set of each does.
+func (o Object) With(other Object) []byte {
+	b := make([]byte, 0, len(o.Bytes)+len(other.Bytes))
+	b = append(b, o.Bytes[:o.brace+1]...)
+	for i := len(other.Fields) - 1; i >= 0; i-- { // the one that came last comes first
+		f := other.Fields[i]
+		if o.Get(f.Name).Exists() {
+			continue
+		}
+		b = append(append(AppendString(b, f.Name), ':'), f.Value.Raw...)
+		if i > 0 || len(o.Fields) > 0 {
+			b = append(b, ',')
+		}
+	}
+	done := o.brace + 1
+	for _, f := range o.Fields {
+		if v := other.Get(f.Name); v.Exists() {
+			b = append(append(b, o.Bytes[done:f.Value.Index]...), v.Raw...)
+			done = f.Value.Index + len(f.Value.Raw)
+		}
+	}
+	return append(b, o.Bytes[done:]...)
 }
 
 // Splice returns b with n bytes at a place replaced.

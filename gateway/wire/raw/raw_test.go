@@ -72,3 +72,28 @@ func FuzzSet(f *testing.F) {
 		}
 	})
 }
+
+// With makes what Set makes, field by field.
+func TestWith(t *testing.T) {
+	for _, one := range []string{`{}`, ` { "a" : 1 , "b":{"c":[2]} } `, `{"a":1}`, `{"x":null,"a":"\u00e9"}`} {
+		for _, other := range []string{`{}`, `{"a":2}`, `{"b":3,"a":4}`, `{"n":1,"a":[5, 6],"m\"":2}`, `{"n":1}`} {
+			o, err := Read([]byte(one))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := Read([]byte(other))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := o
+			for _, f := range l.Fields {
+				if want, err = Read(want.Set(f.Name, []byte(f.Value.Raw))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := o.With(l); string(got) != string(want.Bytes) {
+				t.Errorf("%s with %s: %s, want %s", one, other, got, want.Bytes)
+			}
+		}
+	}
+}

@@ -19,11 +19,16 @@ import (
 func Request(t *testing.T, c wire.Codec, op wire.Op, path string, body []byte, to wire.Target) []byte {
 	t.Helper()
 	before := bytes.Clone(body)
-	_, err := c.Peek(op, path, body)
+	peek, err := c.Peek(op, path, body)
 	kindIs(t, err, agent.Invalid)
 	passed, err := c.Patch(op, path, "", nil, body, to)
 	kindIs(t, err, agent.Invalid)
 	if err == nil {
+		knows := to
+		knows.Parsed = peek.Parsed
+		if same, err := c.Patch(op, path, "", nil, body, knows); err != nil || !bytes.Equal(same.Body, passed.Body) {
+			t.Errorf("with what Peek read, patched to %s, %v; else to %s", same.Body, err, passed.Body)
+		}
 		if !json.Valid(passed.Body) {
 			t.Errorf("patched to what is no JSON: %s", passed.Body)
 		}

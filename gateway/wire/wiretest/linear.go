@@ -2,8 +2,8 @@ package wiretest
 
 import (
 	"math"
+	"runtime"
 	"testing"
-	"time"
 )
 
 // Linear checks that what costs some time for one thing costs n times that for n, and not with the square of n. f makes what is measured, of n things.
@@ -13,12 +13,14 @@ func Linear(t *testing.T, f func(n int) func()) {
 	one := func(n, times int) float64 { // nanoseconds for one of n
 		run, least := f(n), math.Inf(1)
 		for range times {
-			start := time.Now()
+			start := spent()
 			run()
-			least = min(least, float64(time.Since(start))/float64(n))
+			least = min(least, float64(spent()-start)/float64(n))
 		}
 		return least
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var a, b float64
 	for range 4 { // a busy machine may spoil a measurement
 		if a, b = one(few, 5), one(many, 1); b < most*a {

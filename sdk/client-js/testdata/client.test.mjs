@@ -151,6 +151,12 @@ test("http", limit, async () => {
   const client = new Client({ url, token: async () => token });
   assert.ok((await client.agents.list()).items.some((a) => a.name === "room"));
   assert.equal(await client.call("room", "double", 21), 42);
+  const items = client.instance("room", "http").stream("countTo", 2), got = [];
+  let it;
+  while (!(it = await items.next()).done) got.push(it.value);
+  assert.deepEqual([got, it.value], [[{ i: 1 }, { i: 2 }], "done"]);
+  assert.deepEqual(await client.instance("room", "http").call("countTo", 2), [{ i: 1 }, { i: 2 }]);
+  await assert.rejects(client.instance("room", "http").stream("fail").next(), { kind: "failed", message: /as you asked/ });
   await assert.rejects(client.agents.get("nobody"), { kind: "not_found", status: 404 });
   await assert.rejects(new Client({ url, token: "wrong" }).agents.list(), { kind: "unauthenticated" });
   await assert.rejects(new Client({ url: "http://127.0.0.1:1" }).agents.list(), { kind: "unavailable" });

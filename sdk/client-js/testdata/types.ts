@@ -54,3 +54,9 @@ export async function talk(client: Client) {
   chat.send(1);
   return (await chat.messages()).filter((m) => m.role === "assistant" && m.done);
 }
+
+export async function count(client: Client) {
+  let sum = 0;
+  for await (const n of client.instance("room", "lobby").stream<number>("countTo", 3)) sum += n;
+  return sum.toFixed();
+}

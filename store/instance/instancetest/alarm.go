@@ -53,6 +53,12 @@ func testAlarms(t *testing.T, rig Rig) {
 	same(t, []instance.Alarm{{Name: "a", At: at(11), Gen: 2}}, list())
 	got, _ := due(t, o.s, at(100), 0)
 	same(t, []string{"k/a@11"}, got)
+	one, there, err := o.s.Alarm(ctx, o.id, "a")
+	same(t, []any{instance.Alarm{Name: "a", At: at(11), Gen: 2}, true, nil}, []any{one, there, err})
+	_, there, err = o.s.Alarm(ctx, o.id, "é/")
+	same(t, []any{false, nil}, []any{there, err})
+	_, _, err = o.s.Alarm(ctx, name("none"), "a")
+	wantIs(t, err, instance.ErrGone)
 	// In one turn an alarm is used up and set anew.
 	o.commit(instance.Batch{Alarms: []instance.AlarmEdit{clear("a"), alarm("a", 11)}})
 	same(t, []instance.Alarm{{Name: "a", At: at(11), Gen: 4}}, list())
@@ -87,6 +93,36 @@ func testDue(t *testing.T, rig Rig) {
 	a.commit(instance.Batch{Alarms: []instance.AlarmEdit{clear("y")}})
 	got, _ := due(t, s, at(40), 1)
 	same(t, all[1:], got)
+}
+
+// A walk that goes on where one has ended finds what has become due since, and nothing that was found.
+func testDueOn(t *testing.T, rig Rig) {
+	s := rig.Store
+	o := acquire(t, s, "k")
+	last := instance.Cursor("")
+	more := func(now time.Time, want ...string) {
+		t.Helper()
+		p, err := s.Due(ctx, now, last, 10)
+		if err != nil || p.Next != "" {
+			t.Fatal(p, err)
+		}
+		got := []string{}
+		for _, a := range p.Alarms {
+			got = append(got, a.Name)
+		}
+		same(t, append([]string{}, want...), got)
+		last = p.Last
+	}
+	more(at(5))
+	o.commit(instance.Batch{Alarms: []instance.AlarmEdit{alarm("a", 10), alarm("b", 20), alarm("c", 30)}})
+	more(at(5))
+	more(at(20), "a", "b")
+	o.commit(instance.Batch{Alarms: []instance.AlarmEdit{alarm("early", 15), alarm("d", 25), clear("b")}})
+	more(at(20))
+	more(at(1e9), "d", "c")
+	more(at(1e9))
+	last = ""
+	more(at(1e9), "a", "early", "d", "c")
 }
 
 // The clock of the caller alone says what is due: it may jump either way, and what is set in the past is due.

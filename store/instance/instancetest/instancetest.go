@@ -37,7 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) Rig) {
 		{"Atomic", testAtomic}, {"State", testState}, {"StateConflict", testStateConflict}, {"StateBounds", testStateBounds},
 		{"Logs", testLogs}, {"Sessions", testSessions}, {"Journal", testJournal}, {"Journals", testJournals}, {"Trim", testTrim},
 		{"Runs", testRuns}, {"RunsRefused", testRunsRefused}, {"RunsTwice", testRunsTwice}, {"Asks", testAsks}, {"Large", testLarge},
-		{"Alarms", testAlarms}, {"Due", testDue}, {"DueClock", testDueClock}, {"ManyAlarms", testManyAlarms},
+		{"Alarms", testAlarms}, {"Due", testDue}, {"DueClock", testDueClock}, {"DueOn", testDueOn}, {"ManyAlarms", testManyAlarms},
 		{"Outbox", testOutbox}, {"Inbox", testInbox}, {"Lives", testLives}, {"Children", testChildren}, {"Snapshot", testSnapshot},
 		{"List", testList}, {"Delete", testDelete}, {"DeleteRace", testDeleteRace}, {"RemoveAgent", testRemoveAgent},
 		{"Limits", testLimits}, {"Invalid", testInvalid}, {"Cancelled", testCancelled},
@@ -94,6 +94,8 @@ func (o *owner) commit(b instance.Batch) instance.Result {
 		o.t.Fatalf("commit at %v leads to %v", o.f, res.Fence)
 	}
 	o.f = res.Fence
+	i := o.info()
+	same(o.t, instance.Counts{LogBytes: i.LogBytes, Alarms: i.Alarms, Outbox: i.Outbox, Children: i.Children}, res.Counts)
 	return res
 }
 

@@ -59,6 +59,8 @@ func (m *Memory) Commit(ctx context.Context, id instance.ID, f instance.Fence, b
 	if b.Snapshot != nil {
 		c.info.Snapshot = *b.Snapshot
 	}
+	told := c.tell()
+	c.result.Counts = instance.Counts{LogBytes: told.LogBytes, Alarms: told.Alarms, Outbox: told.Outbox, Children: told.Children}
 	m.all[id], m.logs, m.sends, m.sessions, m.runs = c, logs, sends, r.sessions, r.runs
 	return c.result, nil
 }

@@ -153,6 +153,17 @@ func (m *Memory) Alarms(ctx context.Context, id instance.ID, after string, limit
 	return page(list, func(a instance.Alarm) bool { return a.Name > after }, limit)
 }
 
+func (m *Memory) Alarm(ctx context.Context, id instance.ID, name string) (instance.Alarm, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h, err := m.find(id)
+	if err != nil {
+		return instance.Alarm{}, false, err
+	}
+	a, there := h.alarms[name]
+	return a, there, nil
+}
+
 func compareIDs(a, b instance.ID) int {
 	return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Key, b.Key))
 }
@@ -217,7 +228,7 @@ func (m *Memory) Due(ctx context.Context, now time.Time, after instance.Cursor, 
 		}
 	}
 	slices.SortFunc(list, func(a, b at) int { return strings.Compare(a.cursor, b.cursor) })
-	last := ""
+	p.Last = after
 	for _, a := range list {
 		switch {
 		case a.cursor <= string(after):
@@ -226,10 +237,10 @@ func (m *Memory) Due(ctx context.Context, now time.Time, after instance.Cursor, 
 			p.Wake = a.At
 			return p, nil
 		case len(p.Alarms) == limit:
-			p.Next = instance.Cursor(last)
+			p.Next = p.Last
 			return p, nil
 		}
-		p.Alarms, last = append(p.Alarms, a.Due), a.cursor
+		p.Alarms, p.Last = append(p.Alarms, a.Due), instance.Cursor(a.cursor)
 	}
 	return p, nil
 }

@@ -1,4 +1,4 @@
-// Package disk asks how full a disk is.
+// Package disk asks how full a disk is, and syncs files.
 package disk
 
 import (

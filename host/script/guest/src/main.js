@@ -19,7 +19,7 @@ import { Agent, ChatAgent, api, config, extend, surround } from "./api.js";
 import { files, skills } from "./files.js";
 import { bodyOf, formOf, OTHER_FORM } from "./forms.js";
 import { called, inspectModule, makeWith, theInstance } from "./module.js";
-import { serve } from "./serve.js";
+import { each, serve, yields } from "./serve.js";
 import { model } from "./model.js";
 import { mustUndo, undoAll } from "./steps.js";
 import { ToolError, tools } from "./tools.js";
@@ -105,6 +105,11 @@ function sendValue(v) {
   if (typeof v === "object" && v !== null && v instanceof Response) {
     const type = v.headers.get("content-type") ?? "application/octet-stream";
     then(takeBody(v), (bytes) => finished() && host.result(OTHER_FORM, bytes, waiting > 0, type), fail);
+    return;
+  }
+  if (yields(v)) { // who reads items as they come calls by skep:rpc
+    const all = [];
+    then(each(v, (item) => { all[all.length] = item; }), () => sendValue(all), failed);
     return;
   }
   const form = formOf(v);

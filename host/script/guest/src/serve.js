@@ -41,23 +41,27 @@ const quietly = (v) => after(v, () => {});
 async function called({ method, args, connection, id }, context) {
   if (typeof method !== "string" || handlers[method] || !isCallable(method)) throw new TypeErrorClass(`there is no method ${stringify(method)}`);
   let v = await calledWith(method, args ?? [], context);
-  if (typeof v === "object" && v !== null && typeof v[Symbol.asyncIterator] === "function") {
-    const decoder = new TextDecoder();
-    const items = v[Symbol.asyncIterator]();
-    for (;;) {
-      const { done, value } = await items.next();
-      if (done) {
-        v = value;
-        break;
-      }
-      const result = value instanceof Uint8Array ? decoder.decode(value, { stream: true }) : value;
-      try {
-        await sendTo(connection, `{"type":"rpc","id":${stringify(id)},"success":true,"done":false,"result":${json(result)}}`);
-      } catch (e) { // nobody listens any more
-        await items.return?.();
-        throw e;
-      }
+  if (yields(v)) v = await each(v, (item) => sendTo(connection, `{"type":"rpc","id":${stringify(id)},"success":true,"done":false,"result":${json(item)}}`));
+  return create(null, record({ done: record({ value: v === undefined ? null : v, enumerable: true }) }));
+}
+
+// yields reports whether v is a generator, or a stream.
+export const yields = (v) => typeof v === "object" && v !== null &&
+  (typeof v[Symbol.asyncIterator] === "function" || typeof v.next === "function" && typeof v[Symbol.iterator] === "function");
+
+// each gives take what v yields, bytes as text, and returns what v returns. It ends v when take throws: nobody listens any more.
+export async function each(v, take) {
+  const decoder = new TextDecoder();
+  const items = v[Symbol.asyncIterator]?.() ?? v[Symbol.iterator]();
+  for (;;) {
+    const { done, value } = await items.next();
+    if (done) return value;
+    const item = value instanceof Uint8Array ? decoder.decode(value, { stream: true }) : value;
+    try {
+      await take(item);
+    } catch (e) {
+      await items.return?.();
+      throw e;
     }
   }
-  return create(null, record({ done: record({ value: v === undefined ? null : v, enumerable: true }) }));
 }
