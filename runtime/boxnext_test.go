@@ -79,7 +79,7 @@ func TestBoxAsksOften(t *testing.T) {
 	w := newBoxWorld(t, allowEdits, boxAsksOften, agent.Cattle, func(c *cliTurn) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for range 30 {
+		for range 150 {
 			if why := c.permit(driver.ActionEdit, map[string]string{"path": "edited"}); why != "" {
 				t.Errorf("it is denied: %s", why)
 				return
@@ -87,7 +87,7 @@ func TestBoxAsksOften(t *testing.T) {
 			<-tick.C
 		}
 	})
-	w.agent(agent.Agent{Name: "often", Limits: agent.Limits{Wall: 500 * time.Millisecond}, Sandbox: &agent.SandboxUse{Environment: "env", CLI: "claude"}})
+	w.agent(agent.Agent{Name: "often", Limits: agent.Limits{Wall: 3 * time.Second}, Sandbox: &agent.SandboxUse{Environment: "env", CLI: "claude"}})
 	w.start()
 	run, _, err := w.StartRun(t.Context(), app, runtime.RunRequest{Agent: "often", Function: "run", Input: agent.JSON([]byte("null"))}, store.Once{})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/runtime/journal"
 )
@@ -37,5 +38,33 @@ func TestCallThatIsToLeave(t *testing.T) {
 	a.ours = false
 	if stay, starts := x.examine(pending); stay || len(starts) > 0 || x.unopened() {
 		t.Errorf("of an earlier life: %t, %v, %t", stay, starts, x.unopened())
+	}
+}
+
+// The cell is kept for a call of which the code waits, and whose goroutine has yet to begin: without a cell nobody would make it. When the run is to leave, the
+// next life makes it, unless it is written down that it has left.
+func TestCellIsKeptForCallsThatBegin(t *testing.T) {
+	pending := host.Pending{Calls: []host.PendingCall{{ID: 1}, {ID: 2}}}
+	for _, tt := range []struct {
+		name  string
+		class journal.Class
+		has   map[uint64]*flight
+		mayGo bool // it is written down that the second has left
+		stops bool
+		want  bool
+	}{
+		{"both are under way", journal.Read, map[uint64]*flight{1: {}, 2: {}}, false, false, true},
+		{"one has not begun", journal.Read, map[uint64]*flight{1: {}}, false, false, false},
+		{"it may leave", journal.Idempotent, map[uint64]*flight{1: {}}, true, false, false},
+		{"it has left", journal.Idempotent, map[uint64]*flight{1: {}, 2: {}}, true, false, true},
+		{"it has not begun, and the process stops", journal.Read, map[uint64]*flight{1: {}}, false, true, true},
+		{"it may leave, and the process stops", journal.Idempotent, map[uint64]*flight{1: {}}, true, true, false},
+	} {
+		x := &execution{r: &Runtime{}, rec: record{agent: &agent.Agent{}}, flights: tt.has, view: &journal.View{}, stopping: tt.stops, asked: map[uint64]*asked{
+			1: {class: journal.Read}, 2: {class: tt.class, leaves: tt.mayGo},
+		}}
+		if got := x.park(pending); got != tt.want || (x.parked != nil) != tt.want {
+			t.Errorf("%s: parked %t", tt.name, got)
+		}
 	}
 }

@@ -91,7 +91,10 @@ func (x *execution) rest(_ context.Context, p host.Pending) bool {
 		return true // what there is goes into the commit of the snapshot
 	}
 	x.mu.Lock()
-	since, began := x.since, x.began
+	again := x.patience(x.since, x.began)
+	if x.stopping || x.pausing {
+		again = time.Now()
+	}
 	var opens []chan struct{}
 	for _, n := range starts {
 		if a := x.asked[n]; !a.leaves {
@@ -111,7 +114,7 @@ func (x *execution) rest(_ context.Context, p host.Pending) bool {
 		}
 	}
 	_ = x.leaveTurn(x.ctx) // which says so to the run
-	x.lookAgain(x.patience(since, began))
+	x.lookAgain(again)
 	return false
 }
 
@@ -203,10 +206,13 @@ func (x *execution) park(p host.Pending) bool {
 	k := &parked{timer: p.Alarm}
 	now := time.Now()
 	soon := now.Add(shortWait)
-	for _, c := range p.Calls {
+	leave := x.stopping || x.pausing
+	for i, c := range p.Calls {
 		a := x.asked[c.ID]
 		switch {
 		case a == nil || a.returned, a.name == abi.CallModelOpen: // which is answered at once
+			return false
+		case a.class.Leaves() && x.flights[c.ID] == nil && i < inFlight && (a.leaves || !leave): // what makes it has not got the processor yet, and would not make it then
 			return false
 		case a.class == journal.Wait:
 			k.waits = append(k.waits, waiting{c.ID, c.Name, c.Input, x.view.Calls[c.ID].Until})
@@ -216,7 +222,6 @@ func (x *execution) park(p host.Pending) bool {
 		}
 	}
 	until := k.until()
-	leave := x.stopping || x.pausing
 	switch {
 	case leave:
 	case k.outside == 0 && (until.IsZero() || until.After(soon)):
