@@ -60,7 +60,7 @@ type conn struct {
 	linger atomic.Bool
 	once   sync.Once
 	err    error
-	unused atomic.Pointer[func()] // of a handshake, see ifUnused
+	unused atomic.Pointer[func()] // see ifUnused
 
 	// Of the goroutine that writes.
 	gathers gathering
@@ -165,9 +165,12 @@ func (d *detached) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// ifUnused has f called when the connection is closed. It is for handshakes: after one that could not be answered, or was while the server
+// ifUnused has f called when the connection is closed before use. It is for handshakes: after one that could not be answered, or was while the server
 // shuts down, fasthttp closes the connection and never calls who was to have it.
 func (c *conn) ifUnused(f func()) { c.unused.Store(&f) }
+
+// use reports whether the connection was not closed yet; f is not called then.
+func (c *conn) use() bool { return c.unused.Swap(nil) != nil }
 
 // lingerOnClose makes Close wait for the client to stop sending. A connection closed with unread bytes is reset, and the
 // client may then lose the response that told it to stop.
@@ -184,7 +187,7 @@ func (c *conn) Close() error {
 		c.from.mu.Lock()
 		delete(c.from.open, c)
 		c.from.mu.Unlock()
-		if f := c.unused.Load(); f != nil {
+		if f := c.unused.Swap(nil); f != nil {
 			(*f)()
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fasthttp/websocket"
@@ -146,20 +145,22 @@ func (s *Server) upgradeInstance(l life, c *fiber.Ctx, k *instanceSocket) error 
 		return invalidAs(http.StatusUpgradeRequired, "the WebSocket handshake is not valid", "see RFC 6455, section 4.1")
 	}
 	s.sockets.Add(1)
-	over := sync.OnceFunc(s.sockets.Done)
-	own.ifUnused(over)
+	own.ifUnused(s.sockets.Done)
 	c.Context().Hijack(func(nc net.Conn) {
+		if !own.use() {
+			return
+		}
 		early := buffered(nc)
 		raw, err := own.detach()
 		if err != nil {
-			over()
+			s.sockets.Done()
 			return
 		}
 		if len(early) > 0 {
 			raw = &earlyConn{Conn: raw, early: early}
 		}
 		go func() { // Run waits for it by s.sockets
-			defer over()
+			defer s.sockets.Done()
 			k.k.Serve(l.soft, l.hard, func(control func(ws.Frame)) *ws.Conn {
 				return ws.Server(raw, &ws.Options{
 					Max: runtime.MaxSocketFrame, Heartbeat: s.o.Heartbeat, Silence: s.o.Silence, Stall: stallTimeout, Linger: lingerTime, Control: control,

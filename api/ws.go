@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gofiber/contrib/websocket"
@@ -66,21 +65,15 @@ func (s *Server) sessionSocket(ctx context.Context, q sessionSocketRequest) (*so
 }
 
 func (s *Server) upgrade(l life, c *fiber.Ctx, req *request, k *socket) error {
-	s.sockets.Add(1)
-	var taken atomic.Bool
+	own := c.Context().Conn().(*conn) // Run's listener makes no others
 	over := func() {
 		s.sockets.Done()
 		k.sub.Close()
 	}
-	if own, ok := c.Context().Conn().(*conn); ok {
-		own.ifUnused(func() {
-			if taken.CompareAndSwap(false, true) {
-				over()
-			}
-		})
-	}
+	s.sockets.Add(1)
+	own.ifUnused(over)
 	err := websocket.New(func(conn *websocket.Conn) {
-		if !taken.CompareAndSwap(false, true) {
+		if !own.use() {
 			return
 		}
 		defer over()
@@ -91,7 +84,7 @@ func (s *Server) upgrade(l life, c *fiber.Ctx, req *request, k *socket) error {
 		}
 	}})(c)
 	if err != nil {
-		if taken.CompareAndSwap(false, true) {
+		if own.use() {
 			over()
 		}
 		return invalidAs(http.StatusUpgradeRequired, "the WebSocket handshake is not valid", "see RFC 6455, section 4.1")

@@ -86,15 +86,22 @@ func (c *spanCollector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTrace follows one trace from a caller through the server, a run and its cell to an upstream.
-func TestTrace(t *testing.T) {
+// collectSpans has servers that start from now on export to a collector, until the test ends.
+func collectSpans(t *testing.T) *spanCollector {
+	t.Helper()
 	coll := &spanCollector{spans: map[string]span{}}
 	collector := httptest.NewServer(coll)
-	defer collector.Close()
+	t.Cleanup(collector.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	return coll
+}
+
+// TestTrace follows one trace from a caller through the server, a run and its cell to an upstream.
+func TestTrace(t *testing.T) {
+	coll := collectSpans(t)
 	arrived := make(chan string, 2)
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.Header.Get("Traceparent") }))
 	defer upstream.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
 
 	var logged safeBuffer
 	c := startServer(t, &logged, nil)
@@ -162,10 +169,7 @@ export const keep = async () => { await storage.set("n", 1); };`
 
 // TestTraceOfInstances follows what nobody asks for by a request: an alarm, a message of an instance to another, an event of a socket.
 func TestTraceOfInstances(t *testing.T) {
-	coll := &spanCollector{spans: map[string]span{}}
-	collector := httptest.NewServer(coll)
-	defer collector.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	coll := collectSpans(t)
 	var logged safeBuffer
 	c := startServer(t, &logged, nil)
 	defer c.stop()

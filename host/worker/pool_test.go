@@ -242,6 +242,7 @@ func TestCompileBomb(t *testing.T) {
 			p, s := open(t, Options{Prepare: c.limits, Host: host.Options{CacheDir: t.TempDir()}})
 			hi := s.put(script(`export function hi() { return 1 }`))
 			refused := make(chan error, 1)
+			start := time.Now()
 			go func() {
 				_, err := p.Prepare(t.Context(), host.Who{App: "a"}, src, nil)
 				refused <- err
@@ -255,6 +256,9 @@ func TestCompileBomb(t *testing.T) {
 					e := agent.AsError(err)
 					if e == nil || e.Kind != agent.Exhausted || e.Limit != agent.LimitModule || !strings.Contains(e.Msg, c.want) {
 						t.Errorf("%+v", e)
+					}
+					if took := time.Since(start); took > 20*time.Second {
+						t.Errorf("refused after %v", took)
 					}
 					return
 				default:

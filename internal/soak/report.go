@@ -49,7 +49,7 @@ type Latency struct {
 type Memory struct {
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
-	First float64 `json:"first"` // median of the first fifth of the second half: a compiler's peak does not move it
+	First float64 `json:"first"` // mean of the first fifth of the second half
 	Last  float64 `json:"last"`  // and of the last
 	Slope float64 `json:"slope_per_hour"`
 }
@@ -140,7 +140,7 @@ func memoryOf(all []sample) (m Memory) {
 	}
 	half := all[len(all)/2:]
 	fifth := max(1, len(half)/5)
-	m.First, m.Last = median(half[:fifth]), median(half[len(half)-fifth:])
+	m.First, m.Last = mean(half[:fifth]), mean(half[len(half)-fifth:])
 	m.Slope = slope(half) * time.Hour.Seconds()
 	return m
 }
@@ -150,15 +150,6 @@ func mean(all []sample) (sum float64) {
 		sum += s.bytes
 	}
 	return sum / float64(len(all))
-}
-
-func median(all []sample) float64 {
-	var sizes []float64
-	for _, s := range all {
-		sizes = append(sizes, s.bytes)
-	}
-	slices.Sort(sizes)
-	return sizes[len(sizes)/2]
 }
 
 // slope is that of the line through the samples, by least squares.
