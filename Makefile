@@ -8,6 +8,7 @@ SEEDS ?= 10000
 SEED ?= 0
 KILLS ?= 0
 ALARMS ?= 100000
+RUNS ?= 1
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 help:   ## list the targets
@@ -68,8 +69,8 @@ sdk-tests: ## the vendors' own tests of their SDKs for Go, run through a server;
 	$(MAKE) build
 	go run -C internal/sdktests . --skep $(CURDIR)/bin/skep $(FLAGS)
 
-bench:  ## print each figure of docs/design/performance.md beside its target
-	go run ./internal/bench
+bench:  ## print each figure of docs/design/performance.md beside its target, of RUNS runs; more flags in FLAGS
+	go run ./internal/bench --runs $(RUNS) $(FLAGS)
 
 soak:   ## ten apps, one of them hostile, for TIME; more flags in FLAGS
 	go run ./internal/soak --for $(TIME) $(FLAGS)

@@ -22,6 +22,7 @@ const (
 	CallSandboxRestore   = "sandbox.restore"    // SandboxRestore -> SandboxSaved: and back, after all of it was compared with its manifest
 	CallSandboxProcesses = "sandbox.processes"  // empty -> SandboxProcesses
 	CallSandboxSignal    = "sandbox.signal"     // SandboxSignal -> empty
+	CallSandboxPreview   = "sandbox.preview"    // SandboxPort -> SandboxPreview: a link by which a browser sees what listens at a port
 )
 
 // Bounds of what goes through these calls, in bytes.
@@ -277,4 +278,16 @@ type SandboxProcess struct {
 type SandboxSignal struct {
 	ID     string `json:"id"`
 	Signal string `json:"signal,omitempty"`
+}
+
+// SandboxPort names a port of the sandbox, from 1 to 65535.
+type SandboxPort struct {
+	Port  int   `json:"port"`
+	Lasts int64 `json:"lasts,omitempty"` // an hour unless given, a second to a day
+}
+
+// SandboxPreview is a link. Whoever has it can use it until it expires, as long as the sandbox is there.
+type SandboxPreview struct {
+	URL     string `json:"url"`
+	Expires int64  `json:"expires"`
 }

@@ -125,12 +125,14 @@ type HTTPUse struct {
 
 // Change is the data of an EventChanged: who did what to which thing.
 type Change struct {
-	Token  TokenID `json:"token,omitempty"` // whose; empty for the server itself
+	Token  TokenID `json:"token,omitempty"` // whose; empty for the server itself, and for an agent
 	Action string  `json:"action"`          // "secret.set", "agent.grants", "token.create", ...
 	Name   string  `json:"name,omitempty"`  // of what was changed
 	Detail string  `json:"detail,omitempty"`
 
 	Request string `json:"request,omitempty"` // id of the request that asked for it
+	Agent   string `json:"agent,omitempty"`   // whose code asked for it
+	Run     RunID  `json:"run,omitempty"`     // in which it did
 }
 
 // Step is the data of an EventStepStarted and an EventStepEnded.

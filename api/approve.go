@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/skep-dev/skep/agent"
+	"github.com/skep-dev/skep/sandbox/preview"
 	"github.com/skep-dev/skep/tools/link"
 )
 
@@ -57,7 +58,7 @@ func newLinkKey() []byte {
 
 // loggedPath is a path as a log may have it.
 func loggedPath(path string) string {
-	for _, p := range []string{approvePath, previewPath} {
+	for _, p := range []string{approvePath, preview.Path} {
 		if strings.HasPrefix(path, p) {
 			return p + "..."
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"reflect"
@@ -214,32 +215,70 @@ func (s *Server) execSandbox(ctx context.Context, q execSandboxRequest) (any, er
 	if err := s.audit(ctx, "sandbox.exec", string(q.ID), in.Command[0]); err != nil {
 		return nil, err
 	}
-	if form == typeJSON || in.Background {
-		var out driver.ExecResult
-		err := b.Do(ctx, driver.DoExec, x, &out)
-		return out, err
+	if form == typeNDJSON && !in.Background {
+		return s.streamedExec(ctx, b, x)
 	}
-	return s.export(ctx, func(ctx context.Context, w io.Writer) error { return streamExec(ctx, b, x, w) })
+	return awaitedExec(ctx, b, x)
 }
 
-// execLine is a line of a program's output as it comes. The last one has how it ended.
+// awaitedExec is how a program ended, or that it has begun in the background. A client that is gone does not wait for it, and it is ended.
+func awaitedExec(ctx context.Context, b link.Driver, x driver.Exec) (driver.ExecResult, error) {
+	waits, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := watchGone(requestOf(ctx).conn, cancel)
+	out := driver.ExecResult{}
+	err := b.Do(waits, driver.DoExec, x, &out)
+	stop()
+	if err != nil && waits.Err() != nil && !x.Background {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalWait)
+		defer cancel()
+		err = errors.Join(err, b.Do(ctx, driver.DoSignal, driver.SignalArgs{ID: x.ID}, nil))
+	}
+	out.ID = x.ID
+	return out, err
+}
+
+// signalWait is how long a program may take to be told that nobody waits for it.
+const signalWait = 10 * time.Second
+
+// streamedExec is a program's output as it comes. A client that is gone is noticed by a heartbeat, and ends the program.
+func (s *Server) streamedExec(ctx context.Context, b link.Driver, x driver.Exec) (*stream, error) {
+	broke := func(err error) problem {
+		if agent.KindOf(err) == agent.Internal {
+			s.o.Log.ErrorContext(ctx, "api: a program in a sandbox failed", "err", err)
+		}
+		return problemOf(err, requestOf(ctx).id)
+	}
+	out, err := s.export(ctx, func(ctx context.Context, w io.Writer) error { return streamExec(ctx, b, x, w, broke) })
+	if err == nil {
+		out.beat = []byte("\n")
+	}
+	return out, err
+}
+
+// execLine is a line of a program's output as it comes. The last one has how it ended, or why it did not begin or is not known to have ended.
 type execLine struct {
 	Stdout string             `json:"stdout,omitempty"`
 	Stderr string             `json:"stderr,omitempty"`
 	Exit   *driver.ExecResult `json:"exit,omitempty"`
+	Error  *problem           `json:"error,omitempty"`
 	ID     string             `json:"id,omitempty"` // of the first: for signals
 }
 
-// streamExec writes a program's output as lines of JSON. Text that is no UTF-8 is not kept byte for byte.
-func streamExec(ctx context.Context, b link.Driver, x driver.Exec, w io.Writer) error {
+// streamExec writes a program's output as lines of JSON. Text that is no UTF-8 is not kept byte for byte, but no line ends within a character. An error
+// before the first line is returned, a later one is a line, as broke has it.
+func streamExec(ctx context.Context, b link.Driver, x driver.Exec, w io.Writer, broke func(error) problem) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	args := func(st *driver.Stream) any { x.Stream = st; return x }
-	return link.Carry(ctx, b, driver.DoExec, args, nil, func(conn link.Conn) error {
+	told := false
+	err := link.Carry(ctx, b, driver.DoExec, args, nil, func(conn link.Conn) error {
 		_ = conn.CloseWrite()
 		if err := enc.Encode(execLine{ID: x.ID}); err != nil {
 			return err
 		}
+		told = true
+		var stdout, stderr uncut
 		for {
 			kind, data, err := driver.ReadExecFrame(conn)
 			if err != nil {
@@ -248,15 +287,16 @@ func streamExec(ctx context.Context, b link.Driver, x driver.Exec, w io.Writer) 
 			var line execLine
 			switch kind {
 			case driver.FrameOut:
-				line.Stdout = string(data)
+				line.Stdout = stdout.take(data)
 			case driver.FrameErr:
-				line.Stderr = string(data)
+				line.Stderr = stderr.take(data)
 			case driver.FrameExit:
-				line.Exit = &driver.ExecResult{}
+				line = execLine{Stdout: string(stdout.rest), Stderr: string(stderr.rest), Exit: &driver.ExecResult{}}
 				if err := json.Unmarshal(data, line.Exit); err != nil {
 					return err
 				}
-			default:
+			}
+			if line == (execLine{}) {
 				continue
 			}
 			if err := enc.Encode(line); err != nil || line.Exit != nil {
@@ -264,6 +304,11 @@ func streamExec(ctx context.Context, b link.Driver, x driver.Exec, w io.Writer) 
 			}
 		}
 	})
+	if err == nil || !told || ctx.Err() != nil { // nobody reads on
+		return err
+	}
+	p := broke(err)
+	return enc.Encode(execLine{Error: &p})
 }
 
 func (s *Server) listProcesses(ctx context.Context, q sandboxRequest) (list[driver.Process], error) {

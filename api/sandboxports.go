@@ -3,10 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -21,15 +17,7 @@ import (
 	"github.com/skep-dev/skep/driver"
 	"github.com/skep-dev/skep/driver/link"
 	"github.com/skep-dev/skep/sandbox/keeper"
-)
-
-// previewPath is what the paths of previews begin with. What follows is a capability, which no log has.
-const previewPath = "/preview/"
-
-// How long links to previews last.
-const (
-	previewFor = time.Hour
-	maxPreview = 24 * time.Hour
+	"github.com/skep-dev/skep/sandbox/preview"
 )
 
 // portRoutes pass requests on to what listens within a sandbox.
@@ -43,7 +31,7 @@ func (s *Server) portRoutes() (rs []route) {
 		rs = append(rs,
 			route{method: m, path: "/v1/sandboxes/{id}/ports/{port}/http/{path}", id: "port" + name, summary: "Pass a request to what listens at a port of a sandbox",
 				endpoint: handle(s.passPort), limit: maxPassed, media: []string{typeAny}},
-			route{method: m, path: previewPath + "{token}/{path}", id: "preview" + name, summary: "The same by a link, for browsers",
+			route{method: m, path: preview.Path + "{token}/{path}", id: "preview" + name, summary: "The same by a link, for browsers",
 				endpoint: handle(s.preview), limit: maxPassed, media: []string{typeAny}, open: true})
 	}
 	return rs
@@ -89,65 +77,16 @@ type linkPortRequest struct {
 	Body linkPortInput   `body:"json" default:"{}"`
 }
 
-// portLink is a link to a preview. Whoever has it can use it.
-type portLink struct {
-	URL     string    `json:"url"`
-	Expires time.Time `json:"expires"`
-}
-
-func (s *Server) linkPort(ctx context.Context, q linkPortRequest) (portLink, error) {
-	if err := checkPort(q.Port); err != nil {
-		return portLink{}, err
-	}
-	lasts := q.Body.For
-	if lasts == 0 {
-		lasts = previewFor
-	}
-	if lasts < time.Second || lasts > maxPreview {
-		return portLink{}, agent.Errorf(agent.Invalid, `field "for": a link lasts from 1s to %s, not %s`, maxPreview, lasts)
-	}
+func (s *Server) linkPort(ctx context.Context, q linkPortRequest) (preview.PortLink, error) {
 	if _, err := s.sandbox(ctx, q.ID); err != nil {
-		return portLink{}, err
+		return preview.PortLink{}, err
 	}
-	expires := s.o.Now().Add(lasts).UTC().Truncate(time.Second)
-	token := s.previewToken(appOf(ctx), q.ID, q.Port, expires)
-	return portLink{URL: s.baseURL(q.Host) + previewPath + token + "/", Expires: expires}, s.audit(ctx, "sandbox.preview", string(q.ID), "port "+strconv.Itoa(q.Port))
-}
-
-func checkPort(port int) error {
-	if port < 1 || port > 65535 {
-		return agent.Errorf(agent.Invalid, "%d is no port: a port is a number from 1 to 65535", port)
+	links := preview.Links{Key: s.o.LinkKey, URL: s.baseURL(q.Host), Now: s.o.Now}
+	l, err := links.Make(preview.Port{App: appOf(ctx), Sandbox: q.ID, Number: q.Port}, q.Body.For)
+	if err != nil {
+		return preview.PortLink{}, err
 	}
-	return nil
-}
-
-// previewToken names a port of a sandbox until a time, under an HMAC-SHA256 (RFC 2104) of the key of links.
-func (s *Server) previewToken(app agent.App, id agent.SandboxID, port int, expires time.Time) string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(expires.Unix()))
-	b = binary.BigEndian.AppendUint16(b, uint16(port))
-	b = append(b, string(app)+"\x00"+string(id)...)
-	return base64.RawURLEncoding.EncodeToString(append(s.previewSum(b), b...))
-}
-
-func (s *Server) previewSum(b []byte) []byte {
-	h := hmac.New(sha256.New, s.o.LinkKey)
-	h.Write([]byte("skep sandbox preview\x00")) // no other use of the key makes the same code
-	h.Write(b)
-	return h.Sum(nil)
-}
-
-func (s *Server) openPreview(token string) (app agent.App, id agent.SandboxID, port int, err error) {
-	const fixed = sha256.Size + 8 + 2
-	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(b) < fixed || !hmac.Equal(b[:sha256.Size], s.previewSum(b[sha256.Size:])) {
-		return "", "", 0, agent.Errorf(agent.Denied, "this is no link of this server")
-	}
-	b = b[sha256.Size:]
-	if expires := time.Unix(int64(binary.BigEndian.Uint64(b)), 0); !s.o.Now().Before(expires) {
-		return "", "", 0, &agent.Error{Kind: agent.Denied, Msg: "the link was good until " + expires.UTC().Format(time.RFC3339), Hint: "make a new one: skep sandbox preview"}
-	}
-	name, rest, _ := strings.Cut(string(b[10:]), "\x00")
-	return agent.App(name), agent.SandboxID(rest), int(binary.BigEndian.Uint16(b[8:])), nil
+	return l, s.audit(ctx, "sandbox.preview", string(q.ID), "port "+strconv.Itoa(q.Port))
 }
 
 type previewRequest struct {
@@ -160,7 +99,8 @@ type previewRequest struct {
 
 // preview shows what listens in a sandbox. Its pages are kept from whatever else is at this server's origin: they run as of an origin of their own.
 func (s *Server) preview(ctx context.Context, q previewRequest) (*stream, error) {
-	app, id, port, err := s.openPreview(q.Token)
+	links := preview.Links{Key: s.o.LinkKey, Now: s.o.Now}
+	to, err := links.Open(q.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -168,18 +108,18 @@ func (s *Server) preview(ctx context.Context, q previewRequest) (*stream, error)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := s.st.Sandbox(ctx, id)
-	if err != nil || rec.App != app {
+	rec, err := s.st.Sandbox(ctx, to.Sandbox)
+	if err != nil || rec.App != to.App {
 		return nil, agent.Errorf(agent.NotFound, "the sandbox of this link is there no more")
 	}
 	if rec.State != agent.SandboxReady { // a page that is left open wakes nothing
 		return nil, agent.Errorf(agent.Unavailable, "the sandbox of this link is %s", rec.State)
 	}
-	b, err := k.Get(ctx, app, id)
+	b, err := k.Get(ctx, to.App, to.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.pass(ctx, b, port, q.Method, after(q.URL, 2), q.Headers, q.Body)
+	out, err := s.pass(ctx, b, to.Number, q.Method, after(q.URL, 2), q.Headers, q.Body)
 	if err == nil {
 		out.header = append(out.header, [2]string{"Content-Security-Policy", "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"},
 			[2]string{"Referrer-Policy", "no-referrer"}, [2]string{"X-Robots-Tag", "noindex, nofollow"}, [2]string{"Cache-Control", "no-store"})
@@ -189,7 +129,7 @@ func (s *Server) preview(ctx context.Context, q previewRequest) (*stream, error)
 
 // pass makes a request of what listens at a port within a sandbox, and streams the answer. Neither credentials of this server go there, nor cookies.
 func (s *Server) pass(ctx context.Context, b *keeper.Box, port int, method, target string, headers [][2]string, body []byte) (*stream, error) {
-	if err := checkPort(port); err != nil {
+	if err := preview.CheckPort(port); err != nil {
 		return nil, err
 	}
 	u, err := url.ParseRequestURI(target)

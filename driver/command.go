@@ -68,7 +68,8 @@ type Exec struct {
 
 // ExecResult is how it ended.
 type ExecResult struct {
-	Code     int    `json:"code"` // -1 when by a signal
+	ID       string `json:"id,omitempty"` // by which the server has named it: for signals
+	Code     int    `json:"code"`         // -1 when by a signal
 	Signal   string `json:"signal,omitempty"`
 	OOM      bool   `json:"oom,omitempty"`
 	TimedOut bool   `json:"timed_out,omitempty"`

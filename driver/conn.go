@@ -56,6 +56,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Gone waits until the connection has ended, for who has read it up to io.EOF: the other end may still listen, and goes by closing.
+func (c *Conn) Gone() { _, _ = io.Copy(io.Discard, c.r) }
+
 func (c *Conn) head() error {
 	var h [4]byte
 	if _, err := io.ReadFull(c.r, h[:]); err != nil {

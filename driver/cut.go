@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -27,7 +28,11 @@ func (e *Event) Fit() {
 	dec.UseNumber()
 	var v any
 	_ = dec.Decode(&v) // it is JSON
+	text := longest(v)
 	for most := MaxEvent / 2; most >= 64; most /= 2 {
+		if most < MaxEvent/2 && text <= most {
+			continue // it would be what it was
+		}
 		if b := marshal(shorten(v, most)); len(b) <= MaxEvent {
 			e.Data = b
 			return
@@ -57,26 +62,46 @@ func shorten(v any, most int) any {
 	return v
 }
 
+// longest is how many bytes the longest text in v has.
+func longest(v any) (most int) {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []any:
+		for i := range v {
+			most = max(most, longest(v[i]))
+		}
+	case map[string]any:
+		for k := range v {
+			most = max(most, longest(v[k]))
+		}
+	}
+	return most
+}
+
 // dropFields leaves out the largest fields of an object until it fits.
 func dropFields(v any) json.RawMessage {
 	fields, ok := shorten(v, 64).(map[string]any)
 	if !ok {
 		return json.RawMessage("{}")
 	}
-	sizes := map[string]int{}
+	sizes := make(map[string]int, len(fields)) // with a colon and a comma
 	names := make([]string, 0, len(fields))
+	total := 1 // the braces, less the comma that the last has not
 	for name, f := range fields {
-		sizes[name] = len(marshal(f)) + len(name)
+		sizes[name] = len(marshal(name)) + len(marshal(f)) + 2
 		names = append(names, name)
+		total += sizes[name]
 	}
-	slices.SortFunc(names, func(a, b string) int { return sizes[b] - sizes[a] })
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(sizes[b]-sizes[a], strings.Compare(a, b)) })
 	for _, name := range names {
-		delete(fields, name)
-		if b := marshal(fields); len(b) <= MaxEvent {
-			return b
+		if total <= MaxEvent {
+			break
 		}
+		delete(fields, name)
+		total -= sizes[name]
 	}
-	return json.RawMessage("{}")
+	return marshal(fields)
 }
 
 // CutText returns the beginning of s: at most most bytes, and no half of a rune.

@@ -3,6 +3,7 @@ package driver
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -51,6 +52,16 @@ func TestFit(t *testing.T) {
 	e.Fit()
 	if string(e.Data) != `{"id":"7"}` || !e.Cut {
 		t.Errorf("%.100s", e.Data)
+	}
+	wide := map[string]int{"id": 1234567890} // the longest goes first, and no more goes than has to; one at a time, each looked at, would take minutes
+	for i := range 20_000 {
+		wide[fmt.Sprintf("%06d", i)] = 1
+	}
+	e = Event{Type: "x", Data: Body(wide)}
+	e.Fit()
+	var left map[string]int
+	if err := e.Read(&left); err != nil || !e.Cut || len(left) != (MaxEvent-1)/11 || left["id"] != 0 {
+		t.Errorf("%d fields are left, %v", len(left), err)
 	}
 	e = Event{Type: "x", Data: json.RawMessage("{no")}
 	e.Fit()

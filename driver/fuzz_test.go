@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"testing"
 	"unicode/utf8"
 )
@@ -78,13 +79,29 @@ func checkEvents(t *testing.T, b *EventsBody) {
 
 // FuzzFit cuts whatever a backend may take from a CLI: what comes out fits, is JSON and UTF-8, and what fits already is not cut.
 func FuzzFit(f *testing.F) {
-	f.Add("tool.started", []byte(`{"id":"1","input":{"a":"ä","n":12345678901234567890}}`), 1)
-	f.Add("x", []byte(`{"text":"ää<>&\u0000"}`), 20000)
-	f.Add("x", []byte(`["a",["b"]]`), 9000)
-	f.Add("x", []byte("no JSON \xff"), 3)
+	for shape := range 4 {
+		f.Add("tool.started", []byte(`{"id":"1","input":{"a":"ä","n":12345678901234567890}}`), shape)
+		f.Add("x", []byte(`{"text":"ää<>&\u0000"}`), 20000+shape)
+		f.Add("x", []byte(`["a",["b"]]`), 9000+shape)
+		f.Add("x", []byte("no JSON \xff"), 4+shape)
+	}
 	f.Fuzz(func(t *testing.T, kind string, data []byte, times int) {
-		long := bytes.Repeat(data, max(1, min(times, 200_000/(len(data)+1))))
-		for _, d := range [][]byte{data, long, Body(map[string]string{"text": string(long)}), Body(map[string]any{"list": bytes.Split(long, []byte(" "))})} {
+		times = max(times, 0)
+		long := bytes.Repeat(data, max(1, min(times/4, (MaxEvent+MaxEvent/4)/(len(data)+1))))
+		shaped := long
+		switch times % 4 {
+		case 1:
+			shaped = Body(map[string]string{"text": string(long)})
+		case 2:
+			shaped = Body(map[string]any{"list": bytes.Split(long, []byte(" "))})
+		case 3:
+			fields := map[string][]byte{}
+			for i, piece := range bytes.Split(long, []byte(" ")) {
+				fields[strconv.Itoa(i)] = piece
+			}
+			shaped = Body(fields)
+		}
+		for _, d := range [][]byte{data, shaped} {
 			e := Event{Type: kind, Data: d}
 			fits := len(d) <= MaxEvent && json.Valid(d) && utf8.Valid(d)
 			e.Fit()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/skep-dev/skep/abi"
@@ -13,6 +14,7 @@ import (
 	"github.com/skep-dev/skep/host"
 	"github.com/skep-dev/skep/host/grant"
 	"github.com/skep-dev/skep/internal/phrase"
+	"github.com/skep-dev/skep/sandbox/preview"
 )
 
 // maxExec is how long a program may run that a script waits for.
@@ -22,12 +24,11 @@ func (b *toolbox) execIn(ctx context.Context, box Box, q abi.SandboxExec) (abi.S
 	if len(q.Command) == 0 || q.Command[0] == "" {
 		return abi.SandboxExit{}, agent.Errorf(agent.Invalid, "the command is missing")
 	}
-	timeout := time.Duration(q.Timeout) * time.Millisecond
-	if q.Timeout < 0 || timeout > maxExec || timeout < 0 {
+	if q.Timeout < 0 || q.Timeout > maxExec.Milliseconds() {
 		return abi.SandboxExit{}, agent.Errorf(agent.Invalid, "timeout: a program may run for up to %s", maxExec)
 	}
 	in := driver.Exec{
-		ID: b.named(ctx), Command: q.Command, Dir: q.Dir, Env: q.Env, Stdin: q.Stdin, Timeout: timeout, Background: q.Background, Show: q.Show,
+		ID: b.named(ctx), Command: q.Command, Dir: q.Dir, Env: q.Env, Stdin: q.Stdin, Timeout: time.Duration(q.Timeout) * time.Millisecond, Background: q.Background, Show: q.Show,
 	}
 	var out driver.ExecResult
 	if err := box.Do(ctx, driver.DoExec, in, &out); err != nil {
@@ -53,6 +54,21 @@ func (b *toolbox) processesIn(ctx context.Context, box Box, _ struct{}) (abi.San
 
 func (b *toolbox) signalIn(ctx context.Context, box Box, q abi.SandboxSignal) (grant.None, error) {
 	return grant.None{}, box.Do(ctx, driver.DoSignal, driver.SignalArgs{ID: q.ID, Signal: q.Signal}, nil)
+}
+
+// previewIn makes a link to a port, as POST /v1/sandboxes/{id}/ports/{port}/link does. The journal keeps it: code that is played again has the link that it had.
+func (b *toolbox) previewIn(ctx context.Context, box Box, q abi.SandboxPort) (abi.SandboxPreview, error) {
+	if b.r.opts.Previews == nil {
+		return abi.SandboxPreview{}, agent.Errorf(agent.Invalid, "this server makes no links to sandboxes")
+	}
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	sb := box.Record()
+	l, err := b.r.opts.Previews.Make(preview.Port{App: b.job.App, Sandbox: sb.ID, Number: q.Port}, time.Duration(min(max(q.Lasts, -most), most))*time.Millisecond)
+	if err != nil {
+		return abi.SandboxPreview{}, err
+	}
+	data := encode(agent.Change{Action: "sandbox.preview", Name: string(sb.ID), Detail: fmt.Sprintf("port %d", q.Port), Agent: b.job.Agent, Run: b.job.Run})
+	return abi.SandboxPreview{URL: l.URL, Expires: l.Expires.UnixMilli()}, b.r.Audit(ctx, b.job.App, agent.Event{Kind: agent.EventChanged, Run: b.job.Run, Data: data})
 }
 
 // promptIn begins a turn of the CLI that the agent's record names.

@@ -154,6 +154,7 @@ func (b *toolbox) addSandbox(handlers map[string]grant.Handler) {
 	handlers[abi.CallSandboxInterrupt] = inBox(b, b.interruptIn)
 	handlers[abi.CallSandboxProcesses] = inBox(b, b.processesIn)
 	handlers[abi.CallSandboxSignal] = inBox(b, b.signalIn)
+	handlers[abi.CallSandboxPreview] = inBox(b, b.previewIn)
 	handlers[abi.CallSandboxAsk] = grant.JSON(b.askPerson)
 	handlers[abi.CallSandboxWithdraw] = grant.JSON(b.withdraw)
 }

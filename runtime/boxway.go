@@ -31,6 +31,7 @@ type BoxWay struct {
 	egress      *egress.Egress
 	environment string
 	network     []agent.Target
+	trace       string
 }
 
 // BoxWay returns the way out of a sandbox for the run that uses it, by out, whose limits may be wider than those of cells. The agent's grants count as they
@@ -42,6 +43,13 @@ func (r *Runtime) BoxWay(ctx context.Context, sb agent.Sandbox, env agent.Enviro
 	}
 	w := &BoxWay{r: r, job: r.jobOf(agent.UseRun, rec, r.opts.Limits), live: rec.live, egress: out, environment: env.Ref(), network: env.Network}
 	w.job.Session, w.job.Run = sb.Session, sb.Run
+	if sb.Run != "" {
+		run, err := r.store.Run(ctx, sb.App, sb.Run)
+		if err != nil && agent.KindOf(err) != agent.NotFound {
+			return nil, err
+		}
+		w.trace = run.Trace
+	}
 	w.job.sinks = r.logbook.sinks(rec.agent)
 	if sb.Session != "" {
 		w.job.sinks.event = w.event
@@ -50,6 +58,9 @@ func (r *Runtime) BoxWay(ctx context.Context, sb agent.Sandbox, env agent.Enviro
 	w.models = grant.NewAuthority(w.job.Subject, w.job.grants, r.quotas, w.Refused)
 	return w, nil
 }
+
+// Trace is the traceparent of the run that uses the sandbox: what the box asks for is in its trace. It is "" where there is no run, or no trace.
+func (w *BoxWay) Trace() string { return w.trace }
 
 // Client makes one request.
 func (w *BoxWay) Client() granthttp.Client {

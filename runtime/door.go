@@ -34,33 +34,46 @@ func (r *Runtime) door(j job) *grant.Door {
 	}
 	j.sinks = j.sinks.cleaned(j.secrets)
 	auth := grant.NewAuthority(j.Subject, j.grants, r.quotas, r.refused(j))
-	call := func(ctx context.Context, to grantagent.Target, in agent.Payload, depth int) (agent.Payload, error) {
-		return r.callFrom(ctx, &j, to, in, depth)
-	}
-	handlers := http.Refused("agent \"" + j.Agent + "\"")
-	if r.opts.Egress != nil {
-		table := http.New(func() http.Client { return &outbound{r: r, job: &j, auth: auth} }, nil)
-		o.Close = append(o.Close, table.Close)
-		handlers = table.Handlers()
-	}
-	handlers[abi.CallLog] = log.New(j.limits.Log, j.sinks.line)
-	handlers[abi.CallEmit] = emit.New(j.limits.Events, j.sinks.emit)
-	handlers[abi.CallAgent] = grantagent.New(auth, j.depth, call)
-	if j.reply != nil {
-		maps.Copy(handlers, j.reply.Handlers())
-	}
-	state.Add(handlers, auth, ownState{r.store, store.AgentState(j.App, j.ID), j.place})
-	handlers[abi.CallSelf] = self(&j)
 	box := &toolbox{r: r, job: &j, auth: auth}
-	o.More, o.Close = box.handlers, append(o.Close, box.close)
-	if j.place != nil {
-		r.addInstance(handlers, auth, &j)
-		if j.place.run != nil {
-			box.script, box.only = j.place.run.run.Code, j.place.run.run.Tools
-			j.place.run.tools = box
-			j.place.run.addHandlers(handlers, auth, &j)
-			auth.CountBy(j.place.run.use)
+	var table *http.Table
+	o.Close = append(o.Close, box.close, func() {
+		if table != nil {
+			table.Close()
 		}
+	})
+	// What most calls make is there at once. The others are made for a cell that calls one of them.
+	handlers := map[string]grant.Handler{abi.CallLog: log.New(j.limits.Log, j.sinks.line), abi.CallEmit: emit.New(j.limits.Events, j.sinks.emit)}
+	if j.place != nil {
+		state.AddStorage(handlers, func() agent.StateGrant { return storageBounds(j.grants()) }, storage{j.place})
+		if x := j.place.run; x != nil {
+			box.script, box.only = x.run.Code, x.run.Tools
+			x.tools = box
+			auth.CountBy(x.use)
+		}
+	}
+	o.More = func() map[string]grant.Handler {
+		more := box.handlers()
+		if r.opts.Egress != nil {
+			table = http.New(func() http.Client { return &outbound{r: r, job: &j, auth: auth} }, nil)
+			maps.Copy(more, table.Handlers())
+		} else {
+			maps.Copy(more, http.Refused("agent \""+j.Agent+"\""))
+		}
+		more[abi.CallAgent] = grantagent.New(auth, j.depth, func(ctx context.Context, to grantagent.Target, in agent.Payload, depth int) (agent.Payload, error) {
+			return r.callFrom(ctx, &j, to, in, depth)
+		})
+		if j.reply != nil {
+			maps.Copy(more, j.reply.Handlers())
+		}
+		state.Add(more, auth, ownState{r.store, store.AgentState(j.App, j.ID), j.place})
+		more[abi.CallSelf] = self(&j)
+		if j.place != nil {
+			r.addInstance(more, auth, &j)
+			if j.place.run != nil {
+				j.place.run.addHandlers(more, auth, &j)
+			}
+		}
+		return more
 	}
 	return grant.NewDoor(j.limits, handlers, o)
 }

@@ -19,6 +19,12 @@ const (
 	logbookAgentShare = 4 // a quarter of the lines
 	logbookAgentLines = 4000
 	logbookAgentBytes = 1 << 20
+
+	// What one app's agents may write together in a round. An app that has more waits for the next, so that lines that are written as fast
+	// as code can make them take neither the disk nor the processors from others.
+	logbookRoundLines = 256
+	logbookRoundBytes = 64 << 10
+	logbookPause      = 20 * time.Millisecond // after a round in which an app had more
 )
 
 // logbook writes what stateless calls say to their agents' logs, later and many lines to a commit. Adding never waits: what
@@ -87,18 +93,30 @@ func (b *logbook) add(to logAddress, ev agent.Event) {
 		b.pages[to] = p
 	}
 	if b.hasRoom(p) {
-		p.events = append(p.events, ev)
-		p.bytes += len(ev.Data)
-		b.lines++
-		b.bytes += len(ev.Data)
+		if p.dropped > 0 {
+			b.put(p, p.note())
+		}
+		b.put(p, ev)
 	} else {
 		p.dropped++
 		b.dropped++
 	}
+	b.wake()
+}
+
+func (b *logbook) wake() {
 	select {
 	case b.ready <- struct{}{}:
 	default:
 	}
+}
+
+// put adds to a page. The caller holds the lock.
+func (b *logbook) put(p *page, ev agent.Event) {
+	p.events = append(p.events, ev)
+	p.bytes += len(ev.Data)
+	b.lines++
+	b.bytes += len(ev.Data)
 }
 
 func (b *logbook) hasRoom(p *page) bool {
@@ -112,46 +130,85 @@ func (b *logbook) run(ctx context.Context, stop <-chan struct{}) {
 	for {
 		select {
 		case <-b.ready:
-			b.flush(ctx)
 		case <-stop:
-			b.flush(ctx)
+			for b.flush(ctx) {
+			}
 			return
+		}
+		if b.flush(ctx) {
+			b.wake()
+			select {
+			case <-time.After(logbookPause):
+			case <-stop:
+			}
 		}
 	}
 }
 
-func (b *logbook) flush(ctx context.Context) {
-	b.mu.Lock()
-	pages := b.pages
-	b.pages, b.lines, b.bytes = make(map[logAddress]*page), 0, 0
-	b.mu.Unlock()
+// flush writes a round, and reports whether there was more.
+func (b *logbook) flush(ctx context.Context) (more bool) {
+	pages, more := b.take()
 	slots := make(chan struct{}, logbookWriters)
 	var wg sync.WaitGroup
-	for to, p := range pages {
+	for to, events := range pages {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 			defer cancel()
-			if b.write(ctx, to, p.eventsWithNote()) != nil {
+			if b.write(ctx, to, events) != nil {
 				b.mu.Lock()
-				b.dropped += int64(len(p.events))
+				b.dropped += int64(len(events))
 				b.mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
+	return more
 }
 
-func (p *page) eventsWithNote() []agent.Event {
-	if p.dropped == 0 {
-		return p.events
+// take takes what is written in a round, and reports whether there is more.
+func (b *logbook) take() (pages map[logAddress][]agent.Event, more bool) {
+	type part struct{ lines, bytes int }
+	had := map[agent.App]part{}
+	pages = map[logAddress][]agent.Event{}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for to, p := range b.pages {
+		app := had[to.app]
+		n, size := 0, 0
+		for n < len(p.events) && app.lines < logbookRoundLines && app.bytes < logbookRoundBytes {
+			size += len(p.events[n].Data)
+			app.bytes += len(p.events[n].Data)
+			app.lines++
+			n++
+		}
+		had[to.app] = app
+		if n > 0 {
+			pages[to] = p.events[:n:n]
+		}
+		p.events, p.bytes = p.events[n:], p.bytes-size
+		b.lines, b.bytes = b.lines-n, b.bytes-size
+		if len(p.events) > 0 {
+			more = true
+			continue
+		}
+		if p.dropped > 0 {
+			pages[to] = append(pages[to], p.note())
+		}
+		delete(b.pages, to)
 	}
-	note := agent.LogLine{
+	return pages, more
+}
+
+// note tells how many lines were dropped since the last note.
+func (p *page) note() agent.Event {
+	line := agent.LogLine{
 		Level:   agent.LevelWarn,
 		Message: fmt.Sprintf("%d lines dropped: they came faster than they could be written", p.dropped),
 	}
-	return append(p.events, agent.Event{Kind: agent.EventLog, Time: time.Now().UTC(), Data: encode(note)})
+	p.dropped = 0
+	return agent.Event{Kind: agent.EventLog, Time: time.Now().UTC(), Data: encode(line)}
 }
 
 func (b *logbook) droppedLines() int64 {

@@ -11,7 +11,6 @@ import (
 	"github.com/skep-dev/skep/host/grant"
 	grantagent "github.com/skep-dev/skep/host/grant/agent"
 	"github.com/skep-dev/skep/host/grant/sql"
-	"github.com/skep-dev/skep/host/grant/state"
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/store/instance"
 )
@@ -27,14 +26,13 @@ func self(j *job) grant.Handler {
 	})
 }
 
-// addInstance gives a cell's door what belongs to its instance.
+// addInstance gives a cell's door what belongs to its instance, beside its storage.
 func (r *Runtime) addInstance(handlers map[string]grant.Handler, auth *grant.Authority, j *job) {
 	p := j.place
 	handlers[abi.CallTurnLeave], handlers[abi.CallTurnEnter] = grant.JSON(p.leaveTurn), grant.JSON(p.enterTurn)
 	handlers[abi.CallStart] = r.starts(auth, j.Agent, false, inTurns(p))
 	r.addSockets(handlers, j)
 	sql.Add(handlers, sqlOf{r, j})
-	state.AddStorage(handlers, func() agent.StateGrant { return storageBounds(j.grants()) }, storage{p})
 	handlers[abi.CallAlarmSet] = grant.JSON(func(ctx context.Context, in abi.AlarmSet) (abi.Alarm, error) {
 		t, err := p.turn(ctx)
 		if err != nil {

@@ -22,11 +22,15 @@ type task struct {
 }
 
 // queue says which run is next. The runs of one session are executed one after the other, in the order they came; agents
-// take turns, so that one with a long queue delays only itself.
+// take turns, so that one with a long queue delays only itself. And an app whose runs take long does not take all workers: it may have
+// as many as it leaves (dynamic thresholds, Choudhury and Hahne 1998), so that there is one for whoever comes.
 type queue struct {
-	wake chan struct{} // has room for one
+	workers int
+	wake    chan struct{} // has room for one
 
 	mu       sync.Mutex
+	taken    int               // workers
+	having   map[agent.App]int // of these
 	queued   map[agent.RunID]*task
 	sessions map[agent.SessionID][]*task // an entry means one of its runs is ready or executed; these wait for it
 	lanes    map[recordKey]*list.Element // of turns
@@ -38,9 +42,9 @@ type lane struct {
 	ready []*task
 }
 
-func newQueue() *queue {
+func newQueue(workers int) *queue {
 	return &queue{
-		wake: make(chan struct{}, 1), queued: make(map[agent.RunID]*task), sessions: make(map[agent.SessionID][]*task),
+		workers: workers, having: map[agent.App]int{}, wake: make(chan struct{}, 1), queued: make(map[agent.RunID]*task), sessions: make(map[agent.SessionID][]*task),
 		lanes: make(map[recordKey]*list.Element), turns: list.New(),
 	}
 }
@@ -69,13 +73,18 @@ func (q *queue) ready(t *task) {
 	} else {
 		q.lanes[key] = q.turns.PushBack(&lane{key, []*task{t}})
 	}
+	q.stir()
+}
+
+func (q *queue) stir() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-// pop waits for the next run. It returns nil once ctx has ended. It must not be called by two goroutines.
+// pop waits for the next run, and for a worker, which leave gives back. It returns nil once ctx has ended. It must not be called by two
+// goroutines.
 func (q *queue) pop(ctx context.Context) *task {
 	for ctx.Err() == nil {
 		if t := q.next(); t != nil {
@@ -92,9 +101,12 @@ func (q *queue) pop(ctx context.Context) *task {
 func (q *queue) next() *task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.turns.Len() > 0 {
-		e := q.turns.Front()
+	for e := q.turns.Front(); e != nil; {
 		l := e.Value.(*lane)
+		if free := q.workers - q.taken; free == 0 || q.having[l.key.app] > free {
+			e = e.Next()
+			continue
+		}
 		t := l.ready[0]
 		l.ready = l.ready[1:]
 		if len(l.ready) == 0 {
@@ -105,12 +117,26 @@ func (q *queue) next() *task {
 		}
 		if t.gone {
 			q.release(t)
+			e = q.turns.Front()
 			continue
 		}
 		delete(q.queued, t.id)
+		q.taken++
+		q.having[t.app]++
 		return t
 	}
 	return nil
+}
+
+// leave gives back the worker of a run that was popped.
+func (q *queue) leave(t *task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.taken--
+	if q.having[t.app]--; q.having[t.app] == 0 {
+		delete(q.having, t.app)
+	}
+	q.stir()
 }
 
 // later puts back a run that was popped and cannot be executed yet. Its session waits with it, until again gives it its turn.

@@ -23,6 +23,7 @@ import (
 	"github.com/skep-dev/skep/runtime/durable"
 	"github.com/skep-dev/skep/runtime/quota"
 	"github.com/skep-dev/skep/runtime/sockets"
+	"github.com/skep-dev/skep/sandbox/preview"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/ledger"
 	"github.com/skep-dev/skep/tools"
@@ -46,7 +47,7 @@ type Cells interface {
 // Options of a Runtime. A zero field means the default.
 type Options struct {
 	Log       *slog.Logger     // nil means nowhere
-	Workers   int              // runs executed at once; four for each processor, at least 16
+	Workers   int              // runs executed at once, about half of them of one app; eight for each processor, at least 32
 	Grace     time.Duration    // how long runs may go on once Run is told to stop; 10 s
 	BoxTold   int64            // bytes of events that a sandbox may tell in one run; 256 MiB
 	Outside   time.Duration    // how long a run at rest keeps its cell for what it has asked of others; 10 s
@@ -62,6 +63,7 @@ type Options struct {
 	Tools     *tools.Catalogue // that agents may call; nil means that there are none
 	Models    Models           // that agents may ask; nil means that there are none
 	Boxes     Boxes            // sandboxes that agents work in; nil means that there are none
+	Previews  *preview.Links   // to ports of sandboxes; nil means that none are made
 	Queue     int              // turns that may wait for one instance; 256
 	Window    int              // bytes of recent events kept for each log somebody listens to; 1 MiB
 }
@@ -120,7 +122,7 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 		opts.Tracer = telemetry.None()
 	}
 	opts.Log = telemetry.Logger(opts.Log)
-	opts.Workers = cmp.Or(opts.Workers, max(16, 4*goruntime.GOMAXPROCS(0)))
+	opts.Workers = cmp.Or(opts.Workers, max(32, 8*goruntime.GOMAXPROCS(0)))
 	opts.Grace = cmp.Or(opts.Grace, 10*time.Second)
 	opts.Limits = opts.Limits.Or(agent.DefaultLimits())
 	opts.MaxLimits = opts.MaxLimits.Or(agent.MaxLimits())
@@ -130,7 +132,7 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	opts.Window = cmp.Or(opts.Window, 1<<20)
 	r := &Runtime{
 		store: st, cells: cells, opts: opts, log: opts.Log, began: time.Now(),
-		queue: newQueue(), active: make(map[agent.RunID]*execution), disowned: make(chan struct{}, 1),
+		queue: newQueue(opts.Workers), active: make(map[agent.RunID]*execution), disowned: make(chan struct{}, 1),
 	}
 	if r.quotas = opts.Quotas; r.quotas == nil {
 		o := &quota.Options{}
@@ -200,22 +202,12 @@ func (r *Runtime) stopSoon() {
 
 // dispatch starts queued runs, as many at once as there are workers, until ctx ends. The runs themselves end with hard.
 func (r *Runtime) dispatch(ctx, hard context.Context, work *sync.WaitGroup) {
-	slots := make(chan struct{}, r.opts.Workers)
-	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		t := r.queue.pop(ctx)
-		if t == nil {
-			return
-		}
+	for t := r.queue.pop(ctx); t != nil; t = r.queue.pop(ctx) {
 		work.Go(func() {
-			free := sync.OnceFunc(func() { <-slots })
+			free := sync.OnceFunc(func() { r.queue.leave(t) })
 			defer free()
 			a, wait := r.admitRun(hard, t)
-			if wait > 0 { // in no slot, and before it counts as begun
+			if wait > 0 { // with no worker, and before it counts as begun
 				r.queue.later(t)
 				work.Go(func() {
 					pause(ctx, wait)

@@ -25,7 +25,7 @@ func (s *Store) CreateAgent(ctx context.Context, a agent.Agent, once Once) (_ ag
 	a.Created = s.stampOr(a.Created)
 	a.Updated = a.Created
 	out := a
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, a.App, func(t *tx) error {
 		out, replayed = a, false
 		made, err := t.made(once, agents, a.App, now)
 		if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) Agents(ctx context.Context, app agent.App, page agent.Page) (lis
 // the store. What it does to the agent's app, id, name and Created is undone; an error of change changes nothing.
 func (s *Store) UpdateAgent(ctx context.Context, app agent.App, name string, change func(*agent.Agent) error) (out agent.Agent, err error) {
 	now := stamp(s.now())
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, app, func(t *tx) error {
 		var a agent.Agent
 		r, err := find(t, agents, app, name, "agent", &a)
 		if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) UpdateAgent(ctx context.Context, app agent.App, name string, cha
 // DeleteAgents deletes agents, all or none. Their sessions and runs stay, and their logs can still be read. Their states and
 // instances are out of reach at once; DropStates and DropInstances remove them.
 func (s *Store) DeleteAgents(ctx context.Context, app agent.App, names ...string) error {
-	return s.update(ctx, func(t *tx) error {
+	return s.updateOf(ctx, app, func(t *tx) error {
 		seen := map[string]bool{}
 		for _, name := range names {
 			if seen[name] {

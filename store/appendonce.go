@@ -25,7 +25,7 @@ func (s *Store) AppendOnce(ctx context.Context, l Log, source string, first int6
 	if err != nil {
 		return 0, err
 	}
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, l.app, func(t *tx) error {
 		x, err := openLog(t, l)
 		if err == nil && l.kind == agentLog {
 			err = t.mustHaveAgent(l)

@@ -23,8 +23,9 @@ const (
 )
 
 // committer puts the transactions of many callers into one durable batch. It has no goroutine: the caller who finds no
-// leader leads, which is to run every waiting transaction in order and apply their writes at once; whoever came meanwhile
-// waits, and one of them leads the next batch (flat combining, Hendler et al. 2010).
+// leader leads, which is to run the waiting transactions and apply their writes at once; whoever came meanwhile waits, and one
+// of them leads the next batch (flat combining, Hendler et al. 2010). Apps take turns, and none has more than its part of a
+// batch: whoever comes waits for the batch that is being written, and is in the next, whatever others write.
 type committer struct {
 	db         kv.DB
 	maxBytes   int
@@ -35,22 +36,24 @@ type committer struct {
 	changes changes
 
 	mu      sync.Mutex // guards what follows; held for no longer than it takes to change a queue
-	queue   []*request
+	queue   queue
 	leading bool
 	broken  error // why nothing can be committed or read any more; never cleared
 
 	// Only the leader touches these.
-	commit int64            // number of the newest durable commit
-	recent [2]map[key]write // what the newest durable commits wrote, the newest first
-	took   time.Duration    // the newest of them, to write
-	soon   int              // callers who are expected in the queue by now: see gather
+	commit int64         // number of the newest durable commit
+	took   time.Duration // the newest of them, to write
+	soon   int           // callers who are expected in the queue by now: see gather
+	debts  debts
 
+	recent recent
 	writes writes
 }
 
 // request is a transaction that waits. fn may run more than once, and on another caller's goroutine; only its last run
 // counts.
 type request struct {
+	app      agent.App
 	fn       func(*tx) error
 	wake     chan bool // true: lead; false: err is the outcome
 	err      error
@@ -58,7 +61,7 @@ type request struct {
 }
 
 func newCommitter(db kv.DB, commit int64, room func() error, applied func(int64)) *committer {
-	c := &committer{db: db, commit: commit, room: room, applied: applied, maxBytes: maxTxBytes, maxChanges: maxTxChanges}
+	c := &committer{db: db, commit: commit, room: room, applied: applied, debts: debts{}, maxBytes: maxTxBytes, maxChanges: maxTxChanges}
 	if l, ok := db.(kv.Limits); ok {
 		bytes, changes := l.MaxBatch()
 		if bytes > 0 {
@@ -72,16 +75,18 @@ func newCommitter(db kv.DB, commit int64, room func() error, applied func(int64)
 	return c
 }
 
-// do runs fn in a transaction and returns once its writes are durable, or with fn's error and without its writes. Once fn
+// do runs fn in a transaction of app and returns once its writes are durable, or with fn's error and without its writes. Once fn
 // may have run, ctx is no longer looked at: the outcome of a commit under way is worth waiting for.
-func (c *committer) do(ctx context.Context, fn func(*tx) error) error {
+func (c *committer) do(ctx context.Context, app agent.App, fn func(*tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r := &request{fn: fn, wake: make(chan bool, 1)}
+	r := &request{app: app, fn: fn, wake: make(chan bool, 1)}
 	c.mu.Lock()
-	c.queue = append(c.queue, r)
 	lead := !c.leading
+	if !lead {
+		c.queue.add(r)
+	}
 	c.leading = true
 	c.mu.Unlock()
 	if !lead {
@@ -95,7 +100,7 @@ func (c *committer) do(ctx context.Context, fn func(*tx) error) error {
 		}
 	}
 	if lead {
-		c.lead(context.WithoutCancel(ctx))
+		c.lead(context.WithoutCancel(ctx), r)
 	}
 	if r.panicked != nil {
 		panic(r.panicked)
@@ -107,30 +112,23 @@ func (c *committer) do(ctx context.Context, fn func(*tx) error) error {
 func (c *committer) leave(r *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, q := range c.queue {
-		if q == r && len(r.wake) == 0 {
-			c.queue = append(c.queue[:i], c.queue[i+1:]...)
-			return true
-		}
-	}
-	return false
+	return c.queue.remove(r)
 }
 
 // lead commits one batch, which begins with the leader's own request, and hands over.
-func (c *committer) lead(ctx context.Context) {
+func (c *committer) lead(ctx context.Context, own *request) {
 	c.gather()
 	c.mu.Lock()
-	n := min(len(c.queue), groupTxs)
-	group := c.queue[:n:n]
-	c.queue = c.queue[n:]
+	group := append([]*request{own}, c.queue.take(groupTxs-1, c.debts.sitsOut)...)
 	err := c.broken
 	c.mu.Unlock()
 
 	if err == nil {
 		err = c.room()
 	}
+	var left []*request
 	if err == nil {
-		n, err = c.batch(ctx, group)
+		group, left, err = c.batch(ctx, group)
 	}
 	if err != nil {
 		c.writes.failed.Add(1)
@@ -138,20 +136,18 @@ func (c *committer) lead(ctx context.Context) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if left := group[n:]; len(left) > 0 {
-		c.queue = append(left, c.queue...)
-	}
-	for i, r := range group[:n] {
+	c.queue.back(left)
+	for _, r := range group {
 		if err != nil && r.err == nil {
 			r.err = err
 		}
-		if i > 0 {
+		if r != own {
 			r.wake <- false
 		}
 	}
-	c.soon = len(c.queue) + n
-	if len(c.queue) > 0 {
-		c.queue[0].wake <- true
+	c.soon = c.queue.n + len(group)
+	if c.queue.n > 0 {
+		c.queue.lead(c.debts.sitsOut).wake <- true
 		return
 	}
 	c.leading = false
@@ -164,7 +160,7 @@ func (c *committer) gather() {
 	began := time.Now()
 	for seen := 0; ; runtime.Gosched() {
 		c.mu.Lock()
-		n := len(c.queue)
+		n := c.queue.n + 1
 		c.mu.Unlock()
 		if n == seen || n >= min(c.soon, groupTxs) || time.Since(began) > c.took {
 			return
@@ -173,29 +169,36 @@ func (c *committer) gather() {
 	}
 }
 
-// batch runs the first n transactions of group, as many as fit, and commits those that succeeded. An error is the outcome
-// of every one of them that has none of its own.
-func (c *committer) batch(ctx context.Context, group []*request) (n int, err error) {
+// batch runs the transactions of group, as many as fit and as each app may have, and commits those that succeeded. It returns those
+// that it ran, at least the first, and those that are left. An error is the outcome of every one that ran and has none of its own.
+func (c *committer) batch(ctx context.Context, group []*request) (ran, left []*request, err error) {
 	var b *batch
+	had := map[agent.App]int{}
 	err = c.db.View(ctx, func(r kv.Reader) error {
-		b = newBatch(r, c.recent)
+		b = newBatch(r, &c.recent)
 		if err := c.checkCommit(b.snapshot); err != nil {
 			return err
 		}
-		for _, r := range group {
+		for i, r := range group {
+			if i > 0 && c.debts[r.app]+had[r.app] >= appCost {
+				left = append(left, r)
+				continue
+			}
 			t := b.begin()
 			r.run(t)
 			if r.err == nil {
 				r.err = c.checkSize(t)
 			}
 			full := b.bytes+t.bytes > min(groupBytes, c.maxBytes) || len(b.order)+len(t.order) > c.maxChanges
-			if r.err == nil && n > 0 && full {
+			if r.err == nil && i > 0 && full {
+				left = append(left, group[i:]...)
 				break
 			}
 			if r.err == nil {
 				b.merge(t)
 			}
-			n++
+			had[r.app] += t.cost()
+			ran = append(ran, r)
 		}
 		if len(b.order) == 0 {
 			return nil
@@ -205,27 +208,32 @@ func (c *committer) batch(ctx context.Context, group []*request) (n int, err err
 		b.merge(t)
 		return nil
 	})
+	c.debts.spent(had)
+	if err != nil && len(ran) == 0 {
+		ran, left = group[:1], group[1:]
+	}
 	if err != nil {
-		return max(n, 1), dbError(err)
+		return ran, left, dbError(err)
 	}
 	if len(b.order) == 0 {
-		return n, nil
+		return ran, left, nil
 	}
 	changes := b.changes()
 	began := time.Now()
+	c.recent.begin(b)
 	err = c.apply(ctx, changes)
 	c.changes.note(b.order) // also after an error, which may not say what became of it
 	c.took = time.Since(began)
 	c.writes.nanos.Add(int64(c.took))
 	if err != nil {
-		c.recent = [2]map[key]write{}
-		return n, err
+		c.recent.forget()
+		return ran, left, err
 	}
-	c.remember(b)
+	c.recent.done(b)
 	c.writes.batches.Add(1)
-	c.writes.transactions.Add(int64(n))
+	c.writes.transactions.Add(int64(len(ran)))
 	c.writes.bytes.Add(sizeOf(changes))
-	return n, nil
+	return ran, left, nil
 }
 
 func sizeOf(changes []kv.Change) (n int64) {
@@ -233,16 +241,6 @@ func sizeOf(changes []kv.Change) (n int64) {
 		n += int64(len(c.Key) + len(c.Value))
 	}
 	return n
-}
-
-// remember keeps what a durable batch wrote for the next two, whose transactions often read just that: heads, and the newest entry of
-// a log. Nobody else writes, so the database has the same.
-func (c *committer) remember(b *batch) {
-	if b.bytes > groupBytes {
-		c.recent = [2]map[key]write{}
-		return
-	}
-	c.recent = [2]map[key]write{b.writes, c.recent[0]}
 }
 
 func (r *request) run(t *tx) {

@@ -355,10 +355,11 @@ func TestComeBack(t *testing.T) {
 	t.Errorf("a batch has %.0f transactions of %d writers", most, writers)
 }
 
-// What the newest two commits wrote is not read from the database again; what a failed one wrote is never seen.
+// What commits have written and read is not read from the database again for a while; what a failed one wrote is never seen.
 func TestReadsAgain(t *testing.T) {
 	s, db, sw, log := faulty(t)
 	other := store.SessionLog(app, addSession(t, s, "a").ID)
+	store.Forget(s)
 	// reads returns how many reads of the database an append to l takes.
 	reads := func(l store.Log) int {
 		t.Helper()
@@ -376,15 +377,25 @@ func TestReadsAgain(t *testing.T) {
 		want int
 	}{
 		{"the newest commit", log, number},
-		{"a log in neither, which has no event", other, number + 1},
+		{"a log in none, which has no event", other, number + 1},
 		{"the one before the newest", log, number},
-		{"the one before the newest", other, number},
+		{"the newest but two", other, number},
 		{"the newest commit", other, number},
-		{"a commit before those", log, all},
+		{"a commit before those", log, number},
 	} {
 		if got := reads(step.log); got != step.want {
 			t.Errorf("%s: %d reads, want %d", step.what, got, step.want)
 		}
+	}
+	// Past its bounds the oldest is let go of.
+	for range 3 * store.RecentBytes / (64 << 10) {
+		e := agent.Event{Kind: agent.EventEmit, Name: "x", Data: []byte(`"` + strings.Repeat("x", 64<<10) + `"`)}
+		if _, err := s.Append(t.Context(), other, []agent.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := reads(log); got != all {
+		t.Errorf("after more than is kept: %d reads, want %d", got, all)
 	}
 	sw.set(onApply(faultkv.Fault{Err: faultkv.ErrFault}))
 	if _, err := s.Append(t.Context(), log, events(1)); err == nil {
@@ -394,8 +405,8 @@ func TestReadsAgain(t *testing.T) {
 	if got := reads(log); got != all {
 		t.Errorf("after a failed commit: %d reads, want %d", got, all)
 	}
-	if evs, err := s.Read(t.Context(), log, 0, 0); err != nil || len(evs) != 5 || evs[4].Seq != 5 {
-		t.Errorf("log has %d events, %v; want 5", len(evs), err)
+	if evs, err := s.Read(t.Context(), log, 0, 0); err != nil || len(evs) != 6 || evs[5].Seq != 6 {
+		t.Errorf("log has %d events, %v; want 6", len(evs), err)
 	}
 	if err := s.Verify(t.Context()); err != nil {
 		t.Error(err)

@@ -238,6 +238,7 @@ func TestReadersMissWhatIsLost(t *testing.T) {
 			t.Fatalf("%d records at %s", len(was), c.lost)
 		}
 		apply(t, db, kv.Change{Key: was[0].Key, Delete: true})
+		store.Forget(s)
 		wantCorrupt(t, c.read(), c.lost)
 		apply(t, db, was[0])
 	}

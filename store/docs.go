@@ -193,7 +193,7 @@ func (s *Store) PutDoc(ctx context.Context, space Docs, app agent.App, name stri
 		return 0, err
 	}
 	var now int64
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, app, func(t *tx) error {
 		was, h, err := t.openDoc(d)
 		if err == nil {
 			err = d.checkRev(was, rev)
@@ -431,7 +431,7 @@ func (s *Store) DeleteDoc(ctx context.Context, space Docs, app agent.App, name s
 	if err := d.check(); err != nil {
 		return err
 	}
-	return s.update(ctx, func(t *tx) error {
+	return s.updateOf(ctx, app, func(t *tx) error {
 		was, h, err := t.openDoc(d)
 		if err == nil && was.ord == 0 {
 			err = d.notFound()

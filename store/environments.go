@@ -33,7 +33,7 @@ func (s *Store) PutEnvironment(ctx context.Context, env agent.Environment) (agen
 	}
 	now := stamp(s.now())
 	var out agent.Environment
-	err := s.update(ctx, func(t *tx) error {
+	err := s.updateOf(ctx, env.App, func(t *tx) error {
 		d := docAt{environments, env.App, env.Name}
 		was, h, err := t.openDoc(d)
 		if err != nil {
@@ -171,7 +171,7 @@ func (s *Store) DeleteEnvironment(ctx context.Context, app agent.App, name strin
 	if err := d.check(); err != nil {
 		return err
 	}
-	return s.update(ctx, func(t *tx) error {
+	return s.updateOf(ctx, app, func(t *tx) error {
 		was, h, err := t.openDoc(d)
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (s *Store) FreezeEnvironment(ctx context.Context, app agent.App, session ag
 	if err := d.check(); err != nil {
 		return env, err
 	}
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, app, func(t *tx) error {
 		if _, err := find(t, sessions, app, string(session), "session", nil); err != nil {
 			return err
 		}

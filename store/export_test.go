@@ -4,8 +4,13 @@ package store
 func Waiting(s *Store) int {
 	s.commit.mu.Lock()
 	defer s.commit.mu.Unlock()
-	return len(s.commit.queue)
+	return s.commit.queue.n
 }
+
+// Forget has all read from the database again. Nobody commits meanwhile.
+func Forget(s *Store) { s.commit.recent.forget() }
+
+const RecentBytes = recentBytes
 
 var (
 	DecodeRow = decodeRow

@@ -54,7 +54,7 @@ func (s *Store) PutFile(ctx context.Context, f agent.File, rev int64, body io.Re
 	}
 	now := stamp(s.now())
 	var out agent.File
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, f.App, func(t *tx) error {
 		var there agent.File
 		r, found, err := lookup(t, d.key(), &there)
 		if err != nil {

@@ -14,7 +14,7 @@ func (in *Instances) Commit(ctx context.Context, id instance.ID, f instance.Fenc
 	if err := c.prepare(); err != nil {
 		return res, err
 	}
-	err = in.s.update(ctx, func(t *tx) (err error) {
+	err = in.s.updateOf(ctx, id.App, func(t *tx) (err error) {
 		res, err = c.run(t, f)
 		return err
 	})

@@ -21,7 +21,7 @@ func (in *Instances) Trim(ctx context.Context, id instance.ID, f instance.Fence,
 	}
 	l := instanceLogOf(id, log)
 	for more := true; more; {
-		err := in.s.update(ctx, func(t *tx) error {
+		err := in.s.updateOf(ctx, id.App, func(t *tx) error {
 			more = false
 			h, err := openInst(t, t.below.snapshot, id)
 			if err == nil && h.fence() != f {
@@ -75,7 +75,7 @@ func (t *tx) trim(l Log, x extent, to int64) (bytes int64, err error) {
 
 // Delete implements instance.Owner.
 func (in *Instances) Delete(ctx context.Context, id instance.ID, f instance.Fence) error {
-	err := in.s.update(ctx, func(t *tx) error {
+	err := in.s.updateOf(ctx, id.App, func(t *tx) error {
 		h, err := openInst(t, t.below.snapshot, id)
 		switch {
 		case err != nil:

@@ -81,7 +81,7 @@ func (in *Instances) Acquire(ctx context.Context, id, parent instance.ID) (info 
 	}
 	for {
 		half := false
-		err = in.s.update(ctx, func(t *tx) (err error) {
+		err = in.s.updateOf(ctx, id.App, func(t *tx) (err error) {
 			if _, half, err = t.get(instGone(id)); err == nil && !half {
 				info, err = t.acquire(id, parent, stamp(in.s.now()))
 			}
@@ -203,7 +203,7 @@ func infoOf(g getter, id instance.ID, h instHead) (instance.Info, error) {
 
 // Resolve implements instance.Owner.
 func (in *Instances) Resolve(ctx context.Context, id instance.ID, f instance.Fence, batch instance.BatchID) (o instance.Outcome, now instance.Fence, err error) {
-	err = in.s.update(ctx, func(t *tx) error {
+	err = in.s.updateOf(ctx, id.App, func(t *tx) error {
 		o, now = instance.UnknownOutcome, instance.Fence{}
 		h, err := openInst(t, t.below.snapshot, id)
 		if err != nil {

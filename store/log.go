@@ -142,7 +142,7 @@ func (s *Store) Append(ctx context.Context, l Log, events []agent.Event) (out []
 	if err != nil || len(ps) == 0 {
 		return nil, err
 	}
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, l.app, func(t *tx) error {
 		x, err := openLog(t, l)
 		if err == nil && l.kind == agentLog {
 			err = t.mustHaveAgent(l)

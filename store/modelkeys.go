@@ -33,7 +33,7 @@ func (s *Store) PutModelKey(ctx context.Context, k agent.ModelKey, valueHash [32
 	if err != nil {
 		return err
 	}
-	return s.update(ctx, func(t *tx) error {
+	return s.updateOf(ctx, k.App, func(t *tx) error {
 		was, h, err := t.openDoc(d)
 		if err == nil {
 			err = d.checkRev(was, 0)
@@ -152,7 +152,7 @@ func (s *Store) ChangeModelKey(ctx context.Context, app agent.App, id string, ch
 		return agent.ModelKey{}, err
 	}
 	var out agent.ModelKey
-	err := s.update(ctx, func(t *tx) error {
+	err := s.updateOf(ctx, app, func(t *tx) error {
 		was, h, rec, err := t.openModelKey(d)
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func (s *Store) DeleteModelKeys(ctx context.Context, app agent.App, ids ...strin
 			return nil, err
 		}
 	}
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, app, func(t *tx) error {
 		gone = nil
 		seen := map[string]bool{}
 		for _, id := range ids {

@@ -26,7 +26,7 @@ func (s *Store) PutPlugin(ctx context.Context, p agent.Plugin, once Once) (_ age
 	p.Created = s.stampOr(p.Created)
 	id := p.Name + "@" + p.Version
 	out := p
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, p.App, func(t *tx) error {
 		out, replayed = p, false
 		made, err := t.made(once, plugins, p.App, now)
 		if err != nil {

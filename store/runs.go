@@ -61,7 +61,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun, once Once) (_ agent.Run
 		return agent.Run{}, nil, false, err
 	}
 	out := run
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, run.App, func(t *tx) error {
 		out, events, replayed = run, nil, false
 		made, err := t.made(once, runs, run.App, now)
 		if err != nil {
@@ -241,7 +241,7 @@ func (s *Store) UpdateRun(ctx context.Context, app agent.App, id agent.RunID, ev
 		return agent.Run{}, nil, err
 	}
 	var out agent.Run
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, app, func(t *tx) error {
 		r, err := find(t, runs, app, string(id), "run", nil)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ func (s *Store) CreateSession(ctx context.Context, se agent.Session, once Once) 
 		return agent.Session{}, false, err
 	}
 	out := se
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, se.App, func(t *tx) error {
 		out, replayed = se, false
 		made, err := t.made(once, sessions, se.App, now)
 		if err != nil {

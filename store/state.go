@@ -151,19 +151,20 @@ func (s *Store) State(ctx context.Context, o Owner, names ...string) (out []agen
 			return nil, err
 		}
 	}
-	err = s.view(ctx, func(snap snapshot) error {
-		if err := o.exists(snap, snap); err != nil {
+	err = s.viewRecent(ctx, func(g getter, below snapshot) error {
+		out = nil
+		if err := o.exists(g, below); err != nil {
 			return err
 		}
 		for _, name := range names {
-			e, found, err := o.entry(snap, name)
+			e, found, err := o.entry(g, name)
 			switch {
 			case err != nil:
 				return err
 			case found:
 				out = append(out, e)
 			default:
-				if _, _, err := stateOf(snap, snap, o); err != nil {
+				if _, _, err := stateOf(g, below, o); err != nil {
 					return err
 				}
 			}

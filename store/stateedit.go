@@ -14,7 +14,7 @@ func (s *Store) EditState(ctx context.Context, o Owner, bounds agent.StateGrant,
 	if err := checkEdits(edits); err != nil {
 		return 0, err
 	}
-	err = s.update(ctx, func(t *tx) error {
+	err = s.updateOf(ctx, o.app, func(t *tx) error {
 		if err := o.exists(t, t.below.snapshot); err != nil {
 			return err
 		}

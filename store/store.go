@@ -143,9 +143,30 @@ func (s *Store) view(ctx context.Context, fn func(snapshot) error) error {
 	return dbError(s.db.View(ctx, func(r kv.Reader) error { return fn(snapshot{r}) }))
 }
 
-// update runs fn in a transaction. fn may run more than once and on another goroutine, and must not call the store.
+// viewRecent runs fn on what the committer knows of the newest commit, or on a snapshot if that is not all that fn reads. Only a snapshot says that
+// something is not there.
+func (s *Store) viewRecent(ctx context.Context, fn func(g getter, below snapshot) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.commit.dead(); err != nil {
+		return err
+	}
+	err := s.commit.recent.view(func(g getter) error { return fn(g, snapshot{}) })
+	if errors.Is(err, errNotRecent) {
+		err = s.view(ctx, func(snap snapshot) error { return fn(snap, snap) })
+	}
+	return err
+}
+
+// update runs fn in a transaction of the host's own. fn may run more than once and on another goroutine, and must not call the store.
 func (s *Store) update(ctx context.Context, fn func(*tx) error) error {
-	return dbError(s.commit.do(ctx, fn))
+	return s.updateOf(ctx, "", fn)
+}
+
+// updateOf is update for what an app does, in its share of what is committed.
+func (s *Store) updateOf(ctx context.Context, app agent.App, fn func(*tx) error) error {
+	return dbError(s.commit.do(ctx, app, fn))
 }
 
 // stamp is how the store writes a time: in UTC and without a monotonic clock, so that what is read equals what was put.

@@ -59,8 +59,8 @@ type write struct {
 // batch is what the transactions of one commit have written so far, above the snapshot they all read.
 type batch struct {
 	snapshot
-	recent [2]map[key]write // what the commits before wrote, which the snapshot has: sooner found here
-	reads  map[key]write    // small records that were read: many transactions look at the same ones
+	recent *recent       // of the snapshot: sooner found here
+	reads  map[key]write // small records that were read: many transactions look at the same ones
 	writes map[key]write
 	order  []key // in the order of first writing
 	bytes  int
@@ -70,18 +70,16 @@ type batch struct {
 // smallRecord is the most bytes of a record that a batch keeps for whoever reads it next.
 const smallRecord = 64
 
-func newBatch(r kv.Reader, recent [2]map[key]write) *batch {
-	return &batch{snapshot: snapshot{r}, recent: recent, reads: map[key]write{}, writes: make(map[key]write, len(recent[0]))}
+func newBatch(r kv.Reader, recent *recent) *batch {
+	return &batch{snapshot: snapshot{r}, recent: recent, reads: map[key]write{}, writes: map[key]write{}}
 }
 
 func (b *batch) get(k key) ([]byte, bool, error) {
 	if w, ok := b.reads[k]; ok {
 		return w.payload, !w.gone, nil
 	}
-	for _, known := range b.recent {
-		if w, ok := known[k]; ok {
-			return bytes.Clone(w.payload), !w.gone, nil // it outlives the batch, and what is read is the reader's to keep
-		}
+	if w, ok := b.recent.find(k); ok {
+		return bytes.Clone(w.payload), !w.gone, nil // it outlives the batch, and what is read is the reader's to keep
 	}
 	payload, found, err := b.snapshot.get(k)
 	if err == nil && len(payload) <= smallRecord {

@@ -134,7 +134,8 @@ type Exec struct {
 
 // ExecResult is how a program ended.
 type ExecResult struct {
-	Code     int    `json:"code"` // -1 when by a signal
+	ID       string `json:"id,omitempty"` // for SignalProcess
+	Code     int    `json:"code"`         // -1 when by a signal
 	Signal   string `json:"signal,omitempty"`
 	OOM      bool   `json:"oom,omitempty"`
 	TimedOut bool   `json:"timed_out,omitempty"`
@@ -144,7 +145,7 @@ type ExecResult struct {
 	PID      int    `json:"pid,omitempty"`     // of one in the background
 }
 
-// Exec runs a program and waits for its end; for its beginning in the background.
+// Exec runs a program and waits for its end; for its beginning in the background. When ctx ends before, the program is ended, unless it is in the background.
 func (c *Client) Exec(ctx context.Context, id agent.SandboxID, x Exec) (res ExecResult, err error) {
 	return res, c.do(ctx, http.MethodPost, path("sandboxes", string(id), "exec"), nil, x, &res)
 }
@@ -157,7 +158,7 @@ type ExecOutput struct {
 	Exit   *ExecResult `json:"exit,omitempty"`
 }
 
-// ExecStream runs a program and yields its output as it comes. When the caller stops, the program goes on to its end, or its timeout.
+// ExecStream runs a program and yields its output as it comes. When the caller stops, the program is ended, at the latest some 30 s later.
 func (c *Client) ExecStream(ctx context.Context, id agent.SandboxID, x Exec) iter.Seq2[ExecOutput, error] {
 	return func(yield func(ExecOutput, error) bool) {
 		body, err := json.Marshal(x)
@@ -178,13 +179,20 @@ func (c *Client) ExecStream(ctx context.Context, id agent.SandboxID, x Exec) ite
 			if len(lines.Bytes()) == 0 {
 				continue
 			}
-			var out ExecOutput
-			if err := json.Unmarshal(lines.Bytes(), &out); err != nil {
-				yield(out, agent.Wrap(agent.Unavailable, err, "the output of the program cannot be read"))
+			var line struct {
+				ExecOutput
+				Error *problem `json:"error"`
+			}
+			if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+				yield(ExecOutput{}, agent.Wrap(agent.Unavailable, err, "the output of the program cannot be read"))
 				return
 			}
-			ended = out.Exit != nil
-			if !yield(out, nil) {
+			if line.Error != nil && line.Error.Kind != nil {
+				yield(ExecOutput{}, line.Error.error(0))
+				return
+			}
+			ended = line.Exit != nil
+			if !yield(line.ExecOutput, nil) {
 				return
 			}
 		}

@@ -53,6 +53,9 @@ func accessText(e agent.Event) string {
 		if c.Detail != "" {
 			text += ": " + c.Detail
 		}
+		if c.Agent != "" {
+			return text + fmt.Sprintf(" (agent %s, run %s)", c.Agent, or(string(c.Run), "none"))
+		}
 		return text + fmt.Sprintf(" (token %s)", or(string(c.Token), "none"))
 	}
 	return ""

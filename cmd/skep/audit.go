@@ -13,7 +13,7 @@ func newAudit(c *cli) *cobra.Command {
 		Use:   "audit",
 		Short: "Print who changed what, which secrets were used, and what agents were refused",
 		Long: `Print the app's audit log: each change of agents, grants, secrets, tokens, quotas and apps with the token that made it, each use of a
-secret with where it went, and what agents asked for that they were not granted.`,
+secret with where it went, each link to a sandbox with who asked for it, and what agents asked for that they were not granted.`,
 		Example: "  skep audit --since 24h\n  skep audit -f --kind secret.used --agent mailer",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

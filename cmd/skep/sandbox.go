@@ -158,8 +158,9 @@ func newSandboxExec(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec SANDBOX -- COMMAND [ARGUMENT...]",
 		Short: "Run a program in a sandbox, with its output as it comes",
-		Long: `Run a program in a sandbox, with its output as it comes, and end with its exit status. A single word with spaces is a line for sh. --background prints the id of
-the program and leaves it running; skep sandbox ps and kill find it again.`,
+		Long: `Run a program in a sandbox, with its output as it comes, and end with its exit status, which is 1 when a signal or the timeout has ended it. A single word with
+spaces is a line for sh. --background prints the id of the program and leaves it running; skep sandbox ps and kill find it again. --json prints how it has
+ended, with the end of its output.`,
 		Example: "  skep sandbox exec 01JQ8... -- make test\n  skep sandbox exec 01JQ8... 'ls -l | head'\n  skep sandbox exec 01JQ8... --background -- npm run dev",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -185,6 +186,9 @@ the program and leaves it running; skep sandbox ps and kill find it again.`,
 			return c.exec(cmd.Context(), cl, agent.SandboxID(args[0]), x)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return &agent.Error{Kind: agent.Invalid, Msg: err.Error(), Hint: "a command with flags of its own stands behind --, as in: skep sandbox exec SANDBOX -- ls -l"}
+	})
 	flags := cmd.Flags()
 	flags.SetInterspersed(true)
 	flags.StringVar(&x.Dir, "dir", "", "where it runs; the workspace unless given")
@@ -204,11 +208,17 @@ func (c *cli) exec(ctx context.Context, cl *client.Client, id agent.SandboxID, x
 		if err != nil {
 			return err
 		}
-		if c.json {
+		switch {
+		case !c.json:
+			c.printf("process %s\n", res.ID)
+			return nil
+		case x.Background:
 			return c.printJSON(res)
 		}
-		c.printf("process %d\n", res.PID)
-		return nil
+		if err := c.printJSON(res); err != nil || res.Code == 0 {
+			return err
+		}
+		return ended(res.Code)
 	}
 	process := ""
 	for out, err := range cl.ExecStream(ctx, id, x) {
@@ -233,12 +243,19 @@ func (c *cli) exec(ctx context.Context, cl *client.Client, id agent.SandboxID, x
 		if x := out.Exit; x != nil && x.Code != 0 {
 			if x.Code < 0 {
 				c.notef("%s\n", x)
-				x.Code = 1
 			}
-			return exited{x.Code}
+			return ended(x.Code)
 		}
 	}
 	return nil
+}
+
+// ended is the exit status of skep after a program that ended so: 1 when that was by a signal.
+func ended(code int) error {
+	if code < 0 {
+		code = 1
+	}
+	return exited{code}
 }
 
 func newSandboxPs(c *cli) *cobra.Command {

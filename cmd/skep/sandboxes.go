@@ -20,6 +20,7 @@ import (
 	"github.com/skep-dev/skep/driver"
 	"github.com/skep-dev/skep/gateway"
 	"github.com/skep-dev/skep/host/egress"
+	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/sandbox"
 	"github.com/skep-dev/skep/sandbox/docker"
@@ -210,7 +211,7 @@ const askTimeout = 10 * time.Second
 
 // door makes what answers at the socket of a box, for who uses it now. What was there for another is over.
 func (b *boxes) door(sb agent.Sandbox, env agent.Environment) (http.Handler, string, error) {
-	o := &door.Options{Box: sb.ID, Secret: b.secret, Log: b.log}
+	o, trace := &door.Options{Box: sb.ID, Secret: b.secret, Log: b.log}, ""
 	if sb.For != "" { // else it waits in a pool, and nobody may do anything
 		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 		defer cancel()
@@ -222,13 +223,21 @@ func (b *boxes) door(sb agent.Sandbox, env agent.Environment) (http.Handler, str
 			return nil, "", err
 		}
 		o.Models, o.Caller, o.Way, o.Refused = b.models, way.Caller, wayOut{way}, way.Refused
+		trace = way.Trace()
 	}
 	d, err := door.New(o)
 	if err != nil {
 		return nil, "", err
 	}
 	b.shut(sb.ID, d)
-	return d, d.CA(), nil
+	return traced(d, trace), d.CA(), nil
+}
+
+// traced has h answer requests within a trace.
+func traced(h http.Handler, trace string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(telemetry.WithTraceparent(r.Context(), trace)))
+	})
 }
 
 // shut closes the door of a box. next takes its place, unless it is nil.

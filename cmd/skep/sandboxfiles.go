@@ -14,6 +14,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/client"
+	"github.com/skep-dev/skep/driver"
 )
 
 func newSandboxFile(c *cli) *cobra.Command {
@@ -290,6 +291,12 @@ func newSandboxClone(c *cli) *cobra.Command {
 			cl, err := c.client()
 			if err != nil {
 				return err
+			}
+			if err := driver.CheckRepoURL(args[1]); err != nil {
+				return err
+			}
+			if ref != "" && !isURL(args[1]) {
+				return usageError("--ref is for a repository that is cloned by its URL; of a folder of yours, what is checked out is sent")
 			}
 			var r client.Repo
 			if isURL(args[1]) {

@@ -31,6 +31,7 @@ import (
 	"github.com/skep-dev/skep/internal/telemetry"
 	"github.com/skep-dev/skep/runtime"
 	"github.com/skep-dev/skep/runtime/quota"
+	"github.com/skep-dev/skep/sandbox/preview"
 	"github.com/skep-dev/skep/store"
 	"github.com/skep-dev/skep/store/engine"
 	"github.com/skep-dev/skep/store/ledger"
@@ -97,7 +98,7 @@ stops after the calls under way when it gets SIGINT or SIGTERM, and at once at t
 		origins = strings.Split(env, ",")
 	}
 	flags.StringSliceVar(&o.origins, "origin", origins, "web `ORIGIN`, such as https://example.com, whose pages may call and connect (SKEP_ORIGINS)")
-	flags.StringVar(&o.public, "public-url", os.Getenv("SKEP_PUBLIC_URL"), "`URL` by which people and MCP clients reach the server, for links to approvals; as whoever asks does unless given (SKEP_PUBLIC_URL)")
+	flags.StringVar(&o.public, "public-url", os.Getenv("SKEP_PUBLIC_URL"), "`URL` by which people and MCP clients reach the server, for links to approvals and sandboxes; as whoever asks does unless given (SKEP_PUBLIC_URL)")
 	flags.StringSliceVar(&o.hosts, "host", nil, "further `NAME` to answer to when listening on a loopback address")
 	return cmd
 }
@@ -214,8 +215,13 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	if err != nil {
 		return err
 	}
+	linkKey, err := keptSecret(o.dir, "link.key")
+	if err != nil {
+		return err
+	}
 	opts := &runtime.Options{
 		Log: o.log, Ledger: usage, Quotas: quotas, Tracer: tracing, Egress: out, Secrets: secrets, Tools: toolset.Catalogue, Models: models.Gateway,
+		Previews: &preview.Links{Key: linkKey, URL: or(o.public, ownURL(ln.Addr()))},
 	}
 	if sandboxes != nil {
 		defer func() { err = errors.Join(err, sandboxes.Close()) }()
@@ -224,10 +230,6 @@ func serve(ctx context.Context, o serveOptions, ready func(serverInfo)) (err err
 	rt = runtime.New(st, cells, opts)
 	toolset.rt = rt
 
-	linkKey, err := keptSecret(o.dir, "link.key")
-	if err != nil {
-		return err
-	}
 	mcpKey, err := keptSecret(o.dir, "mcp.key")
 	if err != nil {
 		return err
@@ -396,6 +398,14 @@ func reachable(a net.Addr) string {
 		return a.String()
 	}
 	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// ownURL is how others reach a listener by its address, and "" when that is any of the machine.
+func ownURL(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return ""
+	}
+	return "http://" + a.String()
 }
 
 func openStore(ctx context.Context, o serveOptions) (*store.Store, func() error, error) {

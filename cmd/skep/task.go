@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/api/client"
+	"github.com/skep-dev/skep/driver"
 )
 
 // taskFlags say what an agent that a command-line agent runs is to work on, and where its changes go.
@@ -64,8 +67,12 @@ func (f *taskFlags) worker(cmd *cobra.Command, cl *client.Client, args []string)
 		return false, &agent.Error{Kind: agent.Exists, Msg: f.patch + " is there already", Hint: "name another file with --patch"}
 	case f.apply && (f.repo == "" || isURL(f.repo) || f.commit != ""):
 		return false, usageError("--apply is for a folder of yours: give --repo FOLDER, and no --commit")
+	case f.ref != "" && !isURL(f.repo):
+		return false, usageError("--ref is for a repository that is cloned: give --repo URL; of a folder of yours, what is checked out is sent")
+	case f.branch != "" && f.commit == "":
+		return false, usageError("--branch is that of a commit: give --commit MESSAGE, too")
 	}
-	return works, nil
+	return works, driver.CheckRepoURL(f.repo)
 }
 
 // repoFile is where a folder is kept in the session whose run works on it.
@@ -155,11 +162,21 @@ func (f *taskFlags) pack(folder bool) (files []sent, err error) {
 		if err != nil {
 			return files, &agent.Error{Kind: agent.Invalid, Msg: "cannot read " + name, Err: err}
 		}
-		if err := add("attachments/"+filepath.Base(name), file); err != nil {
+		if err := add(attached(files, filepath.Base(name)), file); err != nil {
 			return files, err
 		}
 	}
 	return files, nil
+}
+
+// attached is where a file of that name goes in the session: into a folder of its own when there is another of its name.
+func attached(files []sent, name string) string {
+	taken := func(path string) bool { return slices.ContainsFunc(files, func(s sent) bool { return s.to == path }) }
+	path := "attachments/" + name
+	for n := 2; taken(path); n++ {
+		path = "attachments/" + strconv.Itoa(n) + "/" + name
+	}
+	return path
 }
 
 // outcome is what a run of a task returns.
@@ -240,6 +257,9 @@ func modelsUsed(m agent.ModelSum) string {
 		return "no model"
 	}
 	s := fmt.Sprintf("%d calls of models, %d tokens in and %d out", m.Calls, m.Tokens.Input, m.Tokens.Output)
+	if m.Calls == 1 {
+		s = strings.Replace(s, "calls", "call", 1)
+	}
 	if m.Micro != nil {
 		s += ", " + money(*m.Micro)
 	}

@@ -21,8 +21,11 @@ func (b *box) doDiff(ctx context.Context, a *driver.DiffArgs) (any, error) {
 	base := a.Base
 	def(&base, baseRef)
 	from, err := g.run(ctx, "rev-parse", "-q", "--verify", "--end-of-options", base+"^{commit}")
-	if err != nil {
-		return nil, &agent.Error{Kind: agent.NotFound, Msg: "the repository has no commit " + base, Err: err}
+	switch {
+	case agent.KindOf(err) == agent.Failed: // of which git says nothing more
+		return nil, &agent.Error{Kind: agent.NotFound, Msg: "the repository has no commit " + base, Hint: "a branch, a tag or a commit that it has will do, such as HEAD"}
+	case err != nil:
+		return nil, err
 	}
 	tree, err := g.snapshot(ctx)
 	if err != nil {

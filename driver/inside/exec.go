@@ -266,11 +266,11 @@ func (x *execs) input(r *running, st *stream) {
 	for {
 		kind, b, err := driver.ReadExecFrame(st)
 		switch {
-		case err == io.EOF:
-			_ = r.p.CloseInput()
-			return
 		case err != nil:
 			_ = r.p.CloseInput()
+			if err == io.EOF {
+				st.Gone()
+			}
 			if !r.e.Background {
 				r.p.end(x.b.o.Grace, syscall.SIGHUP, syscall.SIGKILL)
 			}

@@ -33,7 +33,7 @@ func TestExec(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	r.fails(agent.NotFound, "no program nothing-such", driver.DoExec, driver.Exec{ID: "3", Command: []string{"nothing-such", "x"}})
-	r.fails(agent.NotFound, "cannot be started", driver.DoExec, driver.Exec{ID: "3", Command: []string{"echo x"}, Dir: "nowhere"})
+	r.fails(agent.NotFound, "there is no folder", driver.DoExec, driver.Exec{ID: "3", Command: []string{"echo x"}, Dir: "nowhere"})
 	r.fails(agent.Invalid, "an id", driver.DoExec, driver.Exec{Command: []string{"echo"}})
 	out = do[driver.ExecResult](r, driver.DoExec, driver.Exec{ID: "3", Command: []string{`printf '\377\000ä%0200000d' 1`}, Most: 1000})
 	if out.Dropped < 190000 || len(out.Stdout) != 1000 {

@@ -91,7 +91,7 @@ func (ps *procs) start(ctx context.Context, s start) (*proc, error) {
 	}
 	if err != nil {
 		p.closeAll()
-		return nil, startError(path, err)
+		return nil, startError(path, s.dir, err)
 	}
 	if s.tell {
 		ps.b.emit(ctx, driver.NewEvent("", driver.CLIStarted, driver.ProcessData{Name: s.name, PID: p.pid}))
@@ -100,9 +100,14 @@ func (ps *procs) start(ctx context.Context, s start) (*proc, error) {
 	return p, nil
 }
 
-func startError(path string, err error) error {
+func startError(path, dir string, err error) error {
 	e := &agent.Error{Kind: agent.Invalid, Msg: "the program " + path + " cannot be started", Err: err}
+	info, bad := os.Stat(dir)
 	switch {
+	case errors.Is(bad, os.ErrNotExist):
+		return agent.Errorf(agent.NotFound, "there is no folder %s to start the program in", dir)
+	case bad == nil && !info.IsDir():
+		return agent.Errorf(agent.Invalid, "%s is no folder, in which a program could be started", dir)
 	case errors.Is(err, os.ErrNotExist):
 		e.Kind, e.Hint = agent.NotFound, "the program, its interpreter or its folder is not there"
 	case errors.Is(err, syscall.EAGAIN):

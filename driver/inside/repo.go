@@ -22,6 +22,9 @@ func (b *box) doRepo(ctx context.Context, a *driver.RepoArgs) (any, error) {
 	if strings.HasPrefix(a.URL, "-") || strings.HasPrefix(a.Ref, "-") || a.Depth < 0 {
 		return nil, agent.Errorf(agent.Invalid, "a URL or a ref cannot begin with a dash, and a depth cannot be negative")
 	}
+	if err := driver.CheckRepoURL(a.URL); err != nil {
+		return nil, err
+	}
 	g := b.git()
 	var err error
 	switch {

@@ -158,6 +158,9 @@ func TestRefs(t *testing.T) {
 	r.fails(agent.NotFound, "couldn't find remote ref", driver.DoRepo, driver.RepoArgs{URL: "file://" + from, Ref: "nothing"})
 	r.fails(agent.Invalid, "dash", driver.DoRepo, driver.RepoArgs{URL: "--upload-pack=touch /tmp/x"})
 	r.fails(agent.Failed, "not allowed", driver.DoRepo, driver.RepoArgs{URL: "ext::sh -c touch% /tmp/x"})
+	for _, url := range []string{"git@example.com:x/y.git", "ssh://git@example.com/x.git", "git://example.com/x.git"} {
+		r.fails(agent.Invalid, "is not reached by https", driver.DoRepo, driver.RepoArgs{URL: url})
+	}
 	do[driver.RepoResult](r, driver.DoRepo, driver.RepoArgs{URL: "file://" + from}) // what failed has left nothing in the way
 }
 

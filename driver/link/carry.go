@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 	"github.com/skep-dev/skep/driver"
@@ -14,6 +15,9 @@ type Driver interface {
 	Do(ctx context.Context, name string, in, out any) error
 	Stream() (*Stream, error)
 }
+
+// replyWait is how long the reply to a command may take whose stream has ended.
+const replyWait = 5 * time.Second
 
 // Carry has d carry out a command whose bytes flow beside it. args makes the command's body with the stream in it. use reads or writes the bytes; its
 // connection is cut when it fails, and when ctx ends. What the driver says went wrong is the error, and that of use where the driver says nothing.
@@ -38,7 +42,10 @@ func Carry(ctx context.Context, d Driver, name string, args func(*driver.Stream)
 	if err == nil {
 		err = use(conn)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, driver.ErrCut):
+		defer time.AfterFunc(replyWait, cancel).Stop() // the reply says why the stream has ended early
+	case err != nil:
 		cancel()
 	}
 	switch told := <-done; {

@@ -54,10 +54,10 @@ func placeOf(path string) place {
 			rest = "tunedModels/" + rest
 		}
 	}
-	p.version = version
 	if !ok {
 		return p
 	}
+	p.version = version
 	if i := strings.LastIndexByte(rest, ':'); i >= 0 {
 		rest, p.method = rest[:i], rest[i+1:]
 	}

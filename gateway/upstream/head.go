@@ -29,7 +29,7 @@ func plain(r *http.Request) bool {
 		return false
 	}
 	for name, vs := range r.Header {
-		switch name {
+		switch http.CanonicalHeaderKey(name) {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer", "Connection", "Expect":
 			return false
 		}
@@ -272,22 +272,41 @@ func (c *chunked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end reads what follows the last chunk: an empty line, before which there may be fields that were not announced.
+// end reads what follows the last chunk: an empty line, before which there may be fields that were not announced. As net/http has it, they have to end within
+// the buffer, and to be fields.
 func (c *chunked) end() error {
-	for range mostFields {
-		line, err := c.r.ReadSlice('\n')
-		switch {
-		case err == io.EOF:
-			return io.ErrUnexpectedEOF
-		case err != nil:
-			return err
-		case string(line) == "\r\n":
-			return io.EOF
-		case line[0] == '\n':
+	b, err := c.r.Peek(2)
+	switch {
+	case string(b) == "\r\n":
+		_, _ = c.r.Discard(2) // they are there
+		return io.EOF
+	case len(b) < 2:
+		return short(err)
+	}
+	for n := 4; ; n++ {
+		b, err := c.r.Peek(n)
+		if bytes.HasSuffix(b, []byte("\r\n\r\n")) {
+			break
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
 			return errTrailer
 		}
+		if err != nil {
+			return short(err)
+		}
 	}
-	return errTrailer
+	if _, err := textproto.NewReader(c.r).ReadMIMEHeader(); err != nil {
+		return errTrailer
+	}
+	return io.EOF
+}
+
+// short is the error of a body that ends too early.
+func short(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // Close is io.Closer's.

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,7 +49,7 @@ func (c *Cell) Call(name string, args ...uint64) (uint64, error) {
 	}
 	outermost := len(c.running) == 0 && !c.together
 	if outermost {
-		c.enter()
+		c.enter(c.ctx)
 	}
 	c.running = append(c.running, fn)
 	err := fn.CallWithStack(&c.call, buf[:])
@@ -70,7 +71,7 @@ func (c *Cell) Together(fn func()) {
 		fn()
 		return
 	}
-	c.enter()
+	c.enter(c.ctx)
 	c.together = true
 	defer func() {
 		c.together = false
@@ -79,11 +80,11 @@ func (c *Cell) Together(fn func()) {
 	fn()
 }
 
-// enter and leave stand around a stretch of the guest's running.
-func (c *Cell) enter() {
-	c.image.code.engine.turns.enter(c.ctx, c)
+// enter and leave stand around a stretch of the guest's running. It waits for its turns until ctx ends.
+func (c *Cell) enter(ctx context.Context) {
+	c.image.code.engine.turns.enter(ctx, c)
 	c.meter.enter()
-	c.takeTurn()
+	c.takeTurn(ctx)
 }
 
 func (c *Cell) leave() {

@@ -145,6 +145,7 @@ func (c *Cell) stop(err error) {
 func (c *Cell) Close() {
 	quiet := c.unwatch() // else the watcher may yet stop the cell
 	c.cancel()
+	c.giveBack()
 	c.part()
 	c.Guest = nil
 	clean := quiet && !c.broken && c.stopped.Load() == nil && len(c.running) == 0
@@ -154,6 +155,22 @@ func (c *Cell) Close() {
 	}
 	c.setGlobals()
 	c.image.put(c)
+}
+
+// giveBack frees what a guest has grown by. The kernel takes milliseconds for a hundred megabytes, so it is done in pieces, in turns with all
+// that runs, and is the guest's time as much as touching the pages was: else whoever fills memory again and again would have half of
+// it for nothing, on processors that others wait for.
+func (c *Cell) giveBack() {
+	if c.memory == nil || c.share == nil || c.placing != outside || c.together || !c.memory.grown() {
+		return
+	}
+	ctx := context.WithoutCancel(c.ctx) // which has ended, and whose cells wait for no turn
+	c.enter(ctx)
+	for c.memory.free() {
+		c.meter.tick()
+		c.takeTurn(ctx)
+	}
+	c.leave()
 }
 
 // part ends the cell's shares of the processors and of memory.

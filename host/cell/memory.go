@@ -17,6 +17,10 @@ type memory interface {
 	short() bool
 	// reset makes it the image again, if it still has the image's size; else it reports false.
 	reset() bool
+	// grown reports whether it is larger than the image by more than muchGrown.
+	grown() bool
+	// free gives back the pages of a piece, whose bytes are lost, and reports whether there is more. Only Free may follow the last.
+	free() bool
 	// touched returns all spans that may not be zero, or nil when it cannot tell.
 	touched() []span
 	// written returns all spans that may differ from the image, or nil when it cannot tell.
@@ -34,6 +38,9 @@ type backing interface {
 
 // pageSize is a page of WebAssembly memory.
 const pageSize = 64 << 10
+
+// muchGrown is how many bytes of fresh pages take a part of a slice to touch, and to free.
+const muchGrown = 2 << 20
 
 // span is a range of a memory, in whole pages of the system.
 type span struct{ start, end uint64 }

@@ -38,6 +38,8 @@ func (m *copiedMemory) denied() bool    { return m.refused }
 func (m *copiedMemory) short() bool     { return m.starved }
 func (m *copiedMemory) touched() []span { return nil }
 func (m *copiedMemory) written() []span { return nil }
+func (m *copiedMemory) grown() bool     { return len(m.buf) > len(m.image)+muchGrown }
+func (m *copiedMemory) free() bool      { return false } // the garbage collector does
 
 func (m *copiedMemory) Free() {
 	m.budget.give(int64(len(m.buf)))

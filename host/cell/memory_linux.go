@@ -143,6 +143,7 @@ type mappedMemory struct {
 	most    uint64
 	refused bool
 	starved bool
+	freed   uint64 // bytes from the start, see free
 }
 
 func (m *mappedMemory) limit(n uint64) { m.most = min(n, m.reserve) }
@@ -179,6 +180,15 @@ func (m *mappedMemory) Free() {
 	_ = unix.MunmapPtr(m.base, uintptr(m.reserve))
 	m.image.all.give(int64(m.size))
 	m.base = nil
+}
+
+func (m *mappedMemory) grown() bool { return m.size > m.image.size+muchGrown }
+
+func (m *mappedMemory) free() bool {
+	end := min(m.freed+muchGrown, m.size)
+	_ = unix.Madvise(m.bytes(m.size)[m.freed:end], unix.MADV_DONTNEED) // what stays is freed with the rest
+	m.freed = end
+	return end < m.size
 }
 
 func (m *mappedMemory) reset() bool {

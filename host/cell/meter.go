@@ -8,9 +8,16 @@ import (
 	"github.com/skep-dev/skep/host/prep"
 )
 
-// fuelGrant is how much fuel a cell gets at a time: a unit being an instruction, it is back in well under a millisecond,
-// which bounds how long it can keep a thread, and with it the garbage collector, from stopping.
-const fuelGrant = 200_000
+// How much fuel a cell gets at a time. A unit is an instruction, so it is back in a fraction of a slice, which bounds how long it can keep
+// a thread, and with it the garbage collector, from stopping. But an instruction that touches a page for the first time takes
+// a microsecond and more, a thousand times as long as others: a cell whose memory has grown by many pages gets little at a time, and
+// what it begins with, when it may grow, is not much. What work costs in fuel depends a little on the grants, so these depend on
+// nothing but what the guest does.
+const (
+	firstFuel = 50_000
+	grownFuel = 10_000
+	fuelGrant = 200_000
+)
 
 // counters measure one life of a cell.
 type counters struct {
@@ -38,6 +45,14 @@ func (m *counters) leave() {
 	m.entered = time.Time{}
 }
 
+// tick counts the time that the guest has run up to now.
+func (m *counters) tick() {
+	now := time.Now()
+	m.active += now.Sub(m.entered)
+	m.owed += now.Sub(m.yielded)
+	m.entered, m.yielded = now, now
+}
+
 // spent is what the life has cost the machine up to now, about.
 func (m *counters) spent() time.Duration { return m.active + time.Duration(m.hostN)*hostCall }
 
@@ -46,50 +61,50 @@ var meter = Func{
 	Module: prep.MeterModule, Name: prep.RefillName,
 	Params: []prep.ValueType{I64}, Results: []prep.ValueType{I64},
 	Call: func(_ context.Context, c *Cell, stack []uint64) {
-		c.refill(&stack[0])
-		stack[0] = uint64(int64(stack[0]) + fuelGrant)
+		stack[0] += uint64(c.refill(&stack[0]))
 	},
 }
 
-// refill decides whether the guest may go on. at lies on its stack.
-func (c *Cell) refill(at *uint64) {
+// refill returns more fuel, unless the guest may not go on. at lies on its stack.
+func (c *Cell) refill(at *uint64) int64 {
 	if s := c.stopped.Load(); s != nil {
 		panic(s)
 	}
 	if n := len(c.running); n > 0 && c.image.code.engine.stack.used(c.running[n-1], at) > c.env.Limits.Stack {
 		c.Fail(c.stackError())
 	}
-	now := time.Now()
-	c.meter.active += now.Sub(c.meter.entered)
-	c.meter.entered = now
+	c.meter.tick()
 	if c.meter.active > c.env.Limits.CPU {
 		c.Fail(agent.Exceeded(agent.LimitCPU, "the code used more CPU time than its limit of %s", c.env.Limits.CPU))
 	}
-	c.meter.owed += now.Sub(c.meter.yielded)
-	c.meter.yielded = now
-	c.takeTurn()
+	c.takeTurn(c.ctx)
 	if s := c.stopped.Load(); s != nil {
 		panic(s)
 	}
-	c.meter.granted += fuelGrant
+	more := int64(fuelGrant)
+	if c.memory != nil && c.memory.grown() {
+		more = grownFuel
+	}
+	c.meter.granted += more
+	return more
 }
 
 // takeTurn lets others run when the cell has run for a slice.
-func (c *Cell) takeTurn() {
+func (c *Cell) takeTurn(ctx context.Context) {
 	ran := c.meter.owed
 	if ran < slice {
 		return
 	}
 	c.meter.owed = 0
-	c.image.code.engine.turns.next(c.ctx, c, ran)
+	c.image.code.engine.turns.next(ctx, c, ran)
 	c.meter.entered = time.Now()
 	c.meter.yielded = c.meter.entered
 }
 
 // grant gives a new cell its first fuel.
 func (c *Cell) grant() {
-	c.fuel.Set(fuelGrant)
-	c.meter.granted = fuelGrant
+	c.fuel.Set(firstFuel)
+	c.meter.granted = firstFuel
 }
 
 // Wait is for host functions that block: the time until the returned function is called is not the guest's. When the
@@ -103,7 +118,7 @@ func (c *Cell) Wait() (done func()) {
 	return func() {
 		c.image.code.engine.turns.enter(c.ctx, c)
 		c.meter.enter()
-		c.takeTurn()
+		c.takeTurn(c.ctx)
 		if c.ctx.Err() != nil {
 			c.Fail(c.ended())
 		}

@@ -3,6 +3,7 @@ package prep_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
@@ -13,7 +14,9 @@ import (
 )
 
 // FuzzInjector builds a valid module from the fuzzer's bytes, runs it plain and prepared, and wants the same of both:
-// results or traps, memory, globals. Every loop and every function counts down a global of its own, so that both end.
+// results or traps, memory, globals. Every loop and every function counts down a global of its own, so that both end, and
+// so that it is known how much has to be paid at least. What is paid does not depend on how much there is at a time, but
+// for one unit at each refill, where a loop without calls comes by.
 func FuzzInjector(f *testing.F) {
 	f.Add([]byte{})
 	for n := range 24 {
@@ -23,6 +26,10 @@ func FuzzInjector(f *testing.F) {
 		}
 		f.Add(seed)
 	}
+	arenas := []*arena{newArena(f, wazero.NewRuntimeConfigInterpreter())}
+	if flag.Lookup("test.fuzz").Value.String() == "" { // under the fuzzer's coverage, compiling takes a thousand times as long
+		arenas = append(arenas, newArena(f, wazero.NewRuntimeConfigCompiler()))
+	}
 	f.Fuzz(func(t *testing.T, seed []byte) {
 		m := generate(seed)
 		plain := m.Bytes()
@@ -30,33 +37,146 @@ func FuzzInjector(f *testing.F) {
 		if err != nil {
 			t.Fatalf("refused: %v", err)
 		}
-		engine := engineOf(seed)
-		want := runPlain(t, engine, plain)
-		got := runPrepared(t, engine, p)
-		for i := range want {
-			if !want[i].equal(got[i]) {
-				t.Fatalf("call %d: %+v, prepared %+v", i, want[i].brief(), got[i].brief())
-			}
+		for _, a := range arenas {
+			a.compare(t, plain, p)
 		}
 	})
 }
 
-// engineOf returns the interpreter but for each eighth seed. What is compared is modules, not the compiler, and under the
-// fuzzer's coverage that takes a thousand times as long.
-func engineOf(seed []byte) wazero.RuntimeConfig {
-	if len(seed)%8 == 1 {
-		return wazero.NewRuntimeConfigCompiler().WithMemoryLimitPages(64)
-	}
-	return wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(64)
+// arena is an engine in which modules are compared, one after the other.
+type arena struct {
+	r     wazero.Runtime
+	purse *purse // of the one that runs
 }
 
-// outcome is what one call left.
+// purse is where fuel comes from, step at a time.
+type purse struct{ step, granted, refills int64 }
+
+// runner is an instance, with its function f.
+type runner struct {
+	m    api.Module
+	f    api.Function
+	head []uint64 // arguments before those of f
+	tail []uint64 // and after them
+	purse
+}
+
+func newArena(f *testing.F, config wazero.RuntimeConfig) *arena {
+	ctx := context.Background()
+	a := &arena{r: wazero.NewRuntimeWithConfig(ctx, config.WithMemoryLimitPages(64))}
+	f.Cleanup(func() { _ = a.r.Close(ctx) })
+	refill := api.GoModuleFunc(func(_ context.Context, _ api.Module, s []uint64) {
+		a.purse.refills++
+		a.purse.granted += a.purse.step
+		s[0] = uint64(int64(s[0]) + a.purse.step)
+	})
+	h := a.r.NewHostModuleBuilder(prep.MeterModule)
+	h.NewFunctionBuilder().WithGoModuleFunction(refill, []api.ValueType{I64}, []api.ValueType{I64}).Export(prep.RefillName)
+	if _, err := h.Instantiate(ctx); err != nil {
+		f.Fatal(err)
+	}
+	return a
+}
+
+// compile returns a module that is closed with the test.
+func (a *arena) compile(t *testing.T, wasm []byte) wazero.CompiledModule {
+	ctx := context.Background()
+	c, err := a.r.CompileModule(ctx, wasm)
+	if err != nil {
+		t.Fatalf("the module is not valid: %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close(ctx) })
+	return c
+}
+
+// instance returns one that is closed with the test.
+func (a *arena) instance(t *testing.T, c wazero.CompiledModule) api.Module {
+	ctx := context.Background()
+	m, err := a.r.InstantiateModule(ctx, c, wazero.NewModuleConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close(ctx) })
+	return m
+}
+
+// prepared returns an instance of what Prepare made of a module.
+func (a *arena) prepared(t *testing.T, c wazero.CompiledModule, p *prep.Module, step int64) *runner {
+	m := a.instance(t, c)
+	for _, s := range p.Data {
+		m.Memory().Write(s.Offset, s.Data)
+	}
+	if p.Grows {
+		m.ExportedGlobal(prep.TableGlobal).(api.MutableGlobal).Set(1 << 32)
+	}
+	return &runner{
+		m: m, f: m.ExportedFunction(prep.DispatchName), head: []uint64{uint64(p.Dispatch["f"])}, tail: make([]uint64, 4), purse: purse{step: step},
+	}
+}
+
+// most is how often the functions and loops of a module may begin in one call, and least what each time costs at least, but
+// for called: a function that costs no more is paid for by who calls it, and the host pays nothing.
+const most, least, called = 2000, 8, 10
+
+// compare calls the modules a few times, as long as there is no trap.
+func (a *arena) compare(t *testing.T, plain []byte, p *prep.Module) {
+	m := a.instance(t, a.compile(t, plain))
+	model := &runner{m: m, f: m.ExportedFunction("f")}
+	code := a.compile(t, p.Code)
+	few, much := a.prepared(t, code, p, 100), a.prepared(t, code, p, 1<<40)
+	for i := range uint64(3) {
+		x, y := i*0x9e3779b9&0xffffffff, i*0x9e3779b97f4a7c15
+		want, one, two := a.call(model, x, y), a.call(few, x, y), a.call(much, x, y)
+		if !want.equal(one) || !want.equal(two) {
+			t.Fatalf("call %d: %+v, prepared %+v, and %+v with much fuel", i, want.brief(), one.brief(), two.brief())
+		}
+		if want.trapped {
+			return
+		}
+		if owed := least*int64(most-int32(uint32(want.globals[2]))) - called; two.paid < owed {
+			t.Fatalf("call %d: %d units were paid, of %d at least", i, two.paid, owed)
+		}
+		if more := one.paid - two.paid; more < 0 || more > one.refills {
+			t.Fatalf("call %d: %d units were paid with %d refills, %d with %d", i, one.paid, one.refills, two.paid, two.refills)
+		}
+	}
+}
+
+// outcome is what one call left, and what it paid. Memory is the module's own.
 type outcome struct {
-	trapped bool
-	result  uint64
-	globals [3]uint64
-	pages   uint32
-	memory  []byte
+	trapped       bool
+	result        uint64
+	globals       [3]uint64
+	memory        []byte
+	paid, refills int64
+}
+
+// call calls f. Fuel goes on from what the calls before have left.
+func (a *arena) call(r *runner, x, y uint64) (o outcome) {
+	a.purse = &r.purse
+	r.m.ExportedGlobal("budget").(api.MutableGlobal).Set(most)
+	was := r.purse
+	before := r.fuel()
+	res, err := r.f.Call(context.Background(), append(append(append([]uint64{}, r.head...), x, y), r.tail...)...)
+	if err != nil {
+		return outcome{trapped: true}
+	}
+	o.result = res[0]
+	o.memory, _ = r.m.Memory().Read(0, r.m.Memory().Size())
+	for g, name := range []string{"g0", "g1", "budget"} {
+		o.globals[g] = r.m.ExportedGlobal(name).Get()
+	}
+	o.refills = r.purse.refills - was.refills
+	o.paid = r.purse.granted - was.granted - (r.fuel() - before)
+	return o
+}
+
+// fuel is what is left; a plain module has none.
+func (r *runner) fuel() int64 {
+	if g := r.m.ExportedGlobal(prep.FuelGlobal); g != nil {
+		return int64(g.Get())
+	}
+	return 0
 }
 
 // equal leaves out the memory of a trap: a fill out of bounds may have written a part, which no one can see.
@@ -64,80 +184,7 @@ func (o outcome) equal(x outcome) bool {
 	if o.trapped || x.trapped {
 		return o.trapped == x.trapped
 	}
-	return o.result == x.result && o.globals == x.globals && o.pages == x.pages && bytes.Equal(o.memory, x.memory)
+	return o.result == x.result && o.globals == x.globals && bytes.Equal(o.memory, x.memory)
 }
 
 func (o outcome) brief() outcome { o.memory = o.memory[:min(len(o.memory), 64)]; return o }
-
-// calls is how often f is called, with other arguments each time.
-const calls = 3
-
-func outcomes(t *testing.T, m api.Module, call func(a, b uint64) ([]uint64, error)) (all []outcome) {
-	for i := range uint64(calls) {
-		if err := setGlobal(m, "budget", 2000); err != nil {
-			t.Fatal(err)
-		}
-		r, err := call(i*0x9e3779b9&0xffffffff, i*0x9e3779b97f4a7c15)
-		o := outcome{trapped: err != nil}
-		if err == nil {
-			o.result = r[0]
-			mem := m.Memory()
-			o.pages = mem.Size() >> 16
-			b, _ := mem.Read(0, mem.Size())
-			o.memory = bytes.Clone(b)
-			for g, name := range []string{"g0", "g1", "budget"} {
-				o.globals[g] = m.ExportedGlobal(name).Get()
-			}
-		}
-		all = append(all, o)
-		if err != nil {
-			for len(all) < calls {
-				all = append(all, o)
-			}
-			return all
-		}
-	}
-	return all
-}
-
-func setGlobal(m api.Module, name string, v uint64) error {
-	m.ExportedGlobal(name).(api.MutableGlobal).Set(v)
-	return nil
-}
-
-func runPlain(t *testing.T, engine wazero.RuntimeConfig, wasm []byte) []outcome {
-	ctx := context.Background()
-	r := wazero.NewRuntimeWithConfig(ctx, engine)
-	defer func() { _ = r.Close(ctx) }()
-	m, err := r.Instantiate(ctx, wasm)
-	if err != nil {
-		t.Fatalf("the generator made a module that is not valid: %v", err)
-	}
-	return outcomes(t, m, func(a, b uint64) ([]uint64, error) { return m.ExportedFunction("f").Call(ctx, a, b) })
-}
-
-func runPrepared(t *testing.T, engine wazero.RuntimeConfig, p *prep.Module) []outcome {
-	ctx := context.Background()
-	r := wazero.NewRuntimeWithConfig(ctx, engine)
-	defer func() { _ = r.Close(ctx) }()
-	refill := api.GoModuleFunc(func(_ context.Context, _ api.Module, s []uint64) { s[0] = uint64(int64(s[0]) + 100) })
-	h := r.NewHostModuleBuilder(prep.MeterModule)
-	h.NewFunctionBuilder().WithGoModuleFunction(refill, []api.ValueType{I64}, []api.ValueType{I64}).Export(prep.RefillName)
-	if _, err := h.Instantiate(ctx); err != nil {
-		t.Fatal(err)
-	}
-	m, err := r.Instantiate(ctx, p.Code)
-	if err != nil {
-		t.Fatalf("the prepared module is not valid: %v", err)
-	}
-	for _, s := range p.Data {
-		m.Memory().Write(s.Offset, s.Data)
-	}
-	if p.Grows {
-		m.ExportedGlobal(prep.TableGlobal).(api.MutableGlobal).Set(1 << 32)
-	}
-	index := p.Dispatch["f"]
-	return outcomes(t, m, func(a, b uint64) ([]uint64, error) {
-		return m.ExportedFunction(prep.DispatchName).Call(ctx, uint64(index), a, b, 0, 0, 0, 0)
-	})
-}

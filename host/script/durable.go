@@ -29,6 +29,7 @@ var called = map[string]bool{
 	abi.CallSandboxDelete: true, abi.CallSandboxAttach: true, abi.CallSandboxRepo: true, abi.CallSandboxDiff: true, abi.CallSandboxPrompt: true,
 	abi.CallSandboxNext: false, abi.CallSandboxAnswer: true, abi.CallSandboxAsk: false, abi.CallSandboxWithdraw: true, abi.CallSandboxInterrupt: true,
 	abi.CallSandboxSave: true, abi.CallSandboxRestore: true, abi.CallSandboxProcesses: false, abi.CallSandboxSignal: true,
+	abi.CallSandboxPreview: false,
 }
 
 // startCalled begins one of called. trace is where in the code, when it says so.

@@ -246,7 +246,12 @@ func (v *vm) settle(a answer) {
 
 // give hands the prelude an answer.
 func (v *vm) give(n float64, p part) {
-	id, value, more := v.newNumber(n), v.newBody(p.form, p.value), uint64(v.h.undefined)
+	id, kept := v.smallNumber(n)
+	if !kept {
+		id = v.newNumber(n)
+		defer v.call("qjs_free_value", id)
+	}
+	value, more := v.newBody(p.form, p.value), uint64(v.h.undefined)
 	switch {
 	case p.last:
 		more = uint64(v.h.isTrue)
@@ -254,7 +259,6 @@ func (v *vm) give(n float64, p part) {
 		more = v.newBytes(p.more)
 	}
 	v.enter(kindSettle, id, uint64(v.h.kinds[p.how]), value, more)
-	v.call("qjs_free_value", id)
 	v.call("qjs_free_value", value)
 	if len(p.more) > 0 {
 		v.call("qjs_free_value", more)

@@ -73,11 +73,14 @@ func (a args) text(i uint32) string  { return a.v.text(a.handle(i)) }
 func (a args) bytes(i uint32) []byte { return a.v.bytes(a.handle(i)) }
 func (a args) id(i uint32) uint32    { return uint32(min(max(a.number(i), 0), math.MaxUint32)) }
 func (a args) length(i uint32) int64 { _, n := a.v.view(a.handle(i)); return int64(n) }
-func (a args) truth(i uint32) bool   { return a.v.call("qjs_get_bool", a.handle(i)) != 0 }
+func (a args) truth(i uint32) bool   { return i < a.n && a.v.call("qjs_get_bool", a.handle(i)) != 0 }
+
+// given reports whether there is an argument that is not undefined.
+func (a args) given(i uint32) bool { return i < a.n && a.v.call("qjs_is_undefined", a.handle(i)) == 0 }
 
 // someText is empty when the argument is undefined, as one is that an older prelude does not give.
 func (a args) someText(i uint32) string {
-	if a.v.call("qjs_is_undefined", a.handle(i)) != 0 {
+	if !a.given(i) {
 		return ""
 	}
 	return a.text(i)
@@ -85,7 +88,7 @@ func (a args) someText(i uint32) string {
 
 // someBytes are none when the argument is undefined.
 func (a args) someBytes(i uint32) []byte {
-	if a.v.call("qjs_is_undefined", a.handle(i)) != 0 {
+	if !a.given(i) {
 		return nil
 	}
 	return a.bytes(i)
@@ -100,7 +103,7 @@ func (a args) request(i uint32) abi.HTTPOpen {
 			a.v.fail(agent.Wrap(agent.Internal, err, "a request's headers cannot be read"))
 		}
 	}
-	if a.v.call("qjs_is_undefined", a.handle(i+4)) == 0 {
+	if a.given(i + 4) {
 		r.Stream = true
 		if n := int64(a.number(i + 4)); n >= 0 {
 			r.Length = &n

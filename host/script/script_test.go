@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"sync"
 	"testing"
 
@@ -24,6 +25,10 @@ var copied = flag.Bool("copy", false, "copy images instead of mapping them")
 func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(func() int {
+		only := flag.Lookup("test.fuzz").Value.String()
+		if only != "" && flag.Lookup("test.run").Value.String() == "^$" && !regexp.MustCompile(only).MatchString("FuzzImport") {
+			return m.Run() // nothing that is fuzzed needs an engine but FuzzImport, and under the fuzzer's coverage it takes long to make
+		}
 		ctx := context.Background()
 		var err error
 		cellEngine, err = cell.New(ctx, append(Funcs(), wasi.Funcs()...), &cell.Options{Copy: *copied})

@@ -19,7 +19,7 @@ type handles struct {
 	undefined uint32
 	isTrue    uint32
 	isFalse   uint32
-	kinds     [kindCount]uint32 // the numbers that entry takes first
+	kinds     [kindCount]uint32 // the numbers from 0 on, as entry takes them first
 	argv      uint32            // room for the arguments of a call
 	scratch   uint32            // scratchSize bytes
 	allocated uint32            // bytes that the engine has allocated in the base image
@@ -200,6 +200,15 @@ func (v *vm) newBody(f form, b []byte) uint64 {
 		return v.newBytes(b)
 	}
 	return v.newText(string(b))
+}
+
+// smallNumber returns a number that every image has already.
+func (v *vm) smallNumber(n float64) (h uint64, there bool) {
+	i := int(n)
+	if n < 0 || n >= kindCount || float64(i) != n {
+		return 0, false
+	}
+	return uint64(v.h.kinds[i]), true
 }
 
 func (v *vm) newNumber(n float64) uint64 { return v.call("qjs_new_number", number(n)) }

@@ -108,6 +108,7 @@ var mayImport = map[string][]string{
 
 	"sandbox":            {"agent"},
 	"sandbox/checkpoint": {"agent"},
+	"sandbox/preview":    {"agent"},
 	"sandbox/docker":     {"agent", "sandbox", "sandbox/image"},
 	"sandbox/kube":       {"agent", "sandbox"},
 	"sandbox/image":      {"agent", "sandbox"},
@@ -125,7 +126,7 @@ var mayImport = map[string][]string{
 	"gateway/wire/wiretest": {"agent", "gateway/sse", "gateway/wire"}, // tests alone
 
 	"plugins":             {"agent"},
-	"runtime":             {"abi", "agent", "driver", "driver/link", "sandbox", "sandbox/checkpoint", "gateway", "gateway/wire", "gateway/wire/openai", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
+	"runtime":             {"abi", "agent", "driver", "driver/link", "sandbox", "sandbox/checkpoint", "sandbox/preview", "gateway", "gateway/wire", "gateway/wire/openai", "host", "host/egress", "host/fair", "host/grant", "host/grant/*", "plugins", "store", "store/instance", "runtime/*", "store/ledger", "tools", "tools/code", "tools/skill", "vault/inject", "vault/scrub"},
 	"runtime/durable":     {"agent", "store/instance"},
 	"runtime/schedule":    {"agent"},
 	"runtime/journal":     {"abi", "agent", "host", "store/instance"},
@@ -134,7 +135,7 @@ var mayImport = map[string][]string{
 	"runtime/quota":       {"agent", "host/grant", "store", "store/ledger"},
 	"runtime/runtimetest": {"abi", "agent", "host"},
 
-	"api":        {"abi", "agent", "api/mcp", "driver", "driver/link", "gateway", "gateway/*", "host", "plugins", "runtime", "sandbox/checkpoint", "sandbox/keeper", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
+	"api":        {"abi", "agent", "api/mcp", "driver", "driver/link", "gateway", "gateway/*", "host", "plugins", "runtime", "sandbox/checkpoint", "sandbox/keeper", "sandbox/preview", "store", "store/backup", "store/instance", "store/ledger", "tools", "tools/*", "vault"},
 	"api/mcp":    {"abi", "agent", "plugins", "runtime", "store", "tools", "tools/*"},
 	"api/client": {"agent"},
 

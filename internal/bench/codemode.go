@@ -114,7 +114,11 @@ func codeFigures(name string, ours, theirs *side, latency Target) []Figure {
 
 // toolServer starts skep serve with the tools that scripts of the bench call. The caller stops it.
 func (b *bench) toolServer(ctx context.Context) (*server, error) {
-	s, err := b.startSkep(ctx, filepath.Join(b.dir, "tools"), "--isolation", "inline")
+	dir, err := os.MkdirTemp(b.dir, "tools") // more than one part has such a server
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.startSkep(ctx, dir, "--isolation", "inline")
 	if err != nil {
 		return nil, err
 	}

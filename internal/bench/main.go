@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -34,40 +35,39 @@ func main() {
 	}
 	only := flag.String("only", "", "ids of the figures to make, such as P1,P7; all unless given")
 	quick := flag.Bool("quick", false, "fewer rounds: to see that it works, not for figures to cite")
+	runs := flag.Int("runs", 1, "how often to make all of them, to see whether verdicts agree: the table has medians")
 	file := flag.String("json", "", "`FILE` to write the figures to as JSON")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *only, *quick, *file, os.Stdout, os.Stderr); err != nil {
+	if err := run(ctx, *only, *quick, *runs, *file, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, quick bool, file string, out, progress io.Writer) (err error) {
+func run(ctx context.Context, only string, quick bool, runs int, file string, out, progress io.Writer) (err error) {
 	chosen, err := choose(only)
 	if err != nil {
 		return err
 	}
-	b, err := newBench(ctx, quick, progress)
-	if err != nil {
-		return err
+	if runs < 1 {
+		return fmt.Errorf("--runs %d: at least one is made", runs)
 	}
-	defer b.close()
 	began, before := time.Now(), loadAverage()
-	var figures []Figure
-	for _, p := range chosen {
-		fmt.Fprintf(progress, "%s...\n", p.id)
-		start := time.Now()
-		fs, err := p.run(ctx, b)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.id, err)
+	made := make([][]Figure, runs)
+	for i := range made {
+		if runs > 1 {
+			fmt.Fprintf(progress, "run %d of %d\n", i+1, runs)
 		}
-		fmt.Fprintf(progress, "%s took %.1f s\n", p.id, time.Since(start).Seconds())
-		figures = append(figures, fs...)
+		if made[i], err = once(ctx, chosen, quick, progress); err != nil {
+			made = made[:i+1] // what was made before is worth knowing
+			break
+		}
 	}
-	if err := writeTable(out, figures); err != nil {
+	figures := agreed(made)
+	if err := errors.Join(err, writeTable(out, figures)); err != nil {
 		return err
 	}
 	at := conditionsNow(quick, began, before)
@@ -83,6 +83,26 @@ func run(ctx context.Context, only string, quick bool, file string, out, progres
 		return err
 	}
 	return os.WriteFile(file, append(report, '\n'), 0o644)
+}
+
+// once makes the figures of some parts.
+func once(ctx context.Context, chosen []part, quick bool, progress io.Writer) (figures []Figure, err error) {
+	b, err := newBench(ctx, quick, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	for _, p := range chosen {
+		fmt.Fprintf(progress, "%s...\n", p.id)
+		start := time.Now()
+		fs, err := p.run(ctx, b)
+		if err != nil {
+			return figures, fmt.Errorf("%s: %w", p.id, err)
+		}
+		fmt.Fprintf(progress, "%s took %.1f s\n", p.id, time.Since(start).Seconds())
+		figures = append(figures, fs...)
+	}
+	return figures, nil
 }
 
 func choose(only string) ([]part, error) {

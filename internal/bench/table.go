@@ -108,6 +108,7 @@ type Figure struct {
 	Ratio        float64 // Ours/Theirs, by rounds; NaN without the other side
 	Target       Target
 	Note         string
+	Verdicts     []Verdict // of each run, where there was more than one
 }
 
 // Verdict compares the figure with its target.
@@ -157,9 +158,9 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 		Theirs  *float64 `json:"theirs,omitempty"`
 		Ratio   *float64 `json:"ratio,omitempty"`
 		Target  Target   `json:"target,omitzero"`
-		Verdict Verdict  `json:"verdict"`
+		Verdict string   `json:"verdict"`
 		Note    string   `json:"note,omitempty"`
-	}{f.ID, f.Name, f.Unit, known(f.Ours), f.Peer, known(f.Theirs), known(f.Ratio), f.Target, f.Verdict(), f.Note})
+	}{f.ID, f.Name, f.Unit, known(f.Ours), f.Peer, known(f.Theirs), known(f.Ratio), f.Target, f.verdict(), f.Note})
 }
 
 var columns = []string{"id", "figure", "ours", "peer or limit", "ratio", "target", "verdict"}
@@ -171,7 +172,7 @@ func (f Figure) cells() []string {
 		other = f.Unit.format(f.Theirs) + " " + f.Peer
 	}
 	return []string{
-		f.ID, f.Name, f.Unit.format(f.Ours), other, Times.format(f.Ratio), f.Target.format(f.Unit), f.Verdict().String(),
+		f.ID, f.Name, f.Unit.format(f.Ours), other, Times.format(f.Ratio), f.Target.format(f.Unit), f.verdict(),
 	}
 }
 

@@ -108,3 +108,27 @@ func TestJSON(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// Of several runs the table has medians, and says where verdicts differ.
+func TestAgreed(t *testing.T) {
+	run := func(newText, rate float64) []Figure {
+		return []Figure{
+			compare("P1", "new text", Seconds, []float64{newText}, []float64{2}, "workerd", Target{Bound: 1}),
+			compare("P2", "rate", PerSecond, []float64{rate}, []float64{2}, "workerd", Target{Bound: 1, AtLeast: true}),
+			alone("P4", "memory", Bytes, 7, Target{}),
+		}
+	}
+	got := agreed([][]Figure{run(1, 1), run(3, 1.5), run(1.5, 1)[:2]})
+	var rows []string
+	for _, f := range got {
+		rows = append(rows, strings.Join(f.cells(), "; "))
+	}
+	want := []string{
+		"P1; new text; 1.50 s; 2.00 s workerd; 0.75x; <= 1.00x; met in 2 of 3",
+		"P2; rate; 1.00/s; 2.00/s workerd; 0.50x; >= 1.00x; not met",
+		"P4; memory; 7.00 B; -; -; -; guide",
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -44,20 +44,37 @@ export async function calls() { for (;;) await Promise.all(Array.from({ length: 
 export async function refused() { for (;;) try { await callAgent("nobody", "f") } catch {} }
 `
 
-// kinds are what it does in turn.
-var kinds = []struct {
+// attackKind is a way to attack, of which one call makes one try.
+type attackKind struct {
 	name string
 	do   func(*hostile, context.Context)
-}{
+}
+
+// kinds are what it does in turn.
+var kinds = []attackKind{
 	{"loop", callOf("loop")}, {"tree", callOf("tree")}, {"regular expression", callOf("regex")}, {"memory", callOf("grow")},
 	{"garbage", callOf("garbage")}, {"log lines", callOf("lines")}, {"empty log lines", callOf("manyLines")}, {"events", callOf("events")},
 	{"host calls", callOf("calls")}, {"refused host calls", callOf("refused")}, {"short calls", callOf("quick")},
+	{"runs with events", runOf("events")}, {"runs with lines", runOf("manyLines")},
 	{"text that loops", (*hostile).eval}, {"compile bombs", (*hostile).bomb}, {"broken modules", (*hostile).broken},
 }
 
 func callOf(function string) func(*hostile, context.Context) {
 	return func(h *hostile, ctx context.Context) {
 		_, _ = h.rt.Call(ctx, hostileApp, runtime.CallRequest{Agent: "hostile", Function: function})
+	}
+}
+
+// runOf makes a durable run, and cancels it when the attack is over.
+func runOf(function string) func(*hostile, context.Context) {
+	return func(h *hostile, ctx context.Context) {
+		r, _, err := h.rt.StartRun(ctx, hostileApp, runtime.RunRequest{Agent: "hostile", Function: function}, store.Once{})
+		if err != nil {
+			return
+		}
+		if _, err = h.rt.Wait(ctx, hostileApp, r.ID); err != nil {
+			_, _ = h.rt.Cancel(context.WithoutCancel(ctx), hostileApp, r.ID)
+		}
 	}
 }
 
@@ -76,9 +93,12 @@ func (h *hostile) prepare(ctx context.Context) error {
 }
 
 // run attacks until ctx ends, one kind after the other, each from many callers at once.
-func (h *hostile) run(ctx context.Context) {
+func (h *hostile) run(ctx context.Context, only string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		kind := kinds[n%len(kinds)]
+		if only != "" && kind.name != only {
+			continue
+		}
 		h.rec.attacked(kind.name)
 		turn, stop := context.WithTimeout(ctx, attackLength)
 		var all sync.WaitGroup

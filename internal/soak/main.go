@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/skep-dev/skep/agent"
@@ -24,10 +25,11 @@ import (
 // settings are the flags.
 type settings struct {
 	length time.Duration
-	quiet  time.Duration // a sixth of the length, and a minute at most, unless given
+	quiet  time.Duration // a sixth of the length, and five minutes at most, unless given
 	apart  bool
 	kill   bool
-	times  bool // latencies count
+	times  bool   // latencies count
+	attack string // the only kind that is made; all when empty
 	file   string
 	dir    string
 }
@@ -46,8 +48,9 @@ func main() {
 	}
 	var s settings
 	isolation := flag.String("isolation", "inline", "where cells run: process or inline")
+	flag.StringVar(&s.attack, "attack", "", "the one kind of `ATTACK` to make, such as memory; all in turn unless given")
 	flag.DurationVar(&s.length, "for", 2*time.Minute, "how long")
-	flag.DurationVar(&s.quiet, "quiet", 0, "of that, without the hostile app; a sixth and a minute at most unless given")
+	flag.DurationVar(&s.quiet, "quiet", 0, "of that, without the hostile app; a sixth and five minutes at most unless given")
 	flag.BoolVar(&s.kill, "kill-workers", false, "kill worker processes at random; with --isolation process")
 	flag.BoolVar(&s.times, "times", true, "whether latencies count; not on a machine that does other work")
 	flag.StringVar(&s.file, "json", "", "`FILE` to write the report to as JSON")
@@ -55,6 +58,14 @@ func main() {
 	s.apart = *isolation == "process"
 	if *isolation != "inline" && !s.apart || s.kill && !s.apart {
 		fmt.Fprintln(os.Stderr, "soak: --isolation is process or inline, and --kill-workers needs process")
+		os.Exit(2)
+	}
+	if s.attack != "" && !slices.ContainsFunc(kinds, func(k attackKind) bool { return k.name == s.attack }) {
+		fmt.Fprintf(os.Stderr, "soak: there is no attack %q; there are:", s.attack)
+		for _, k := range kinds {
+			fmt.Fprintf(os.Stderr, " %q", k.name)
+		}
+		fmt.Fprintln(os.Stderr)
 		os.Exit(2)
 	}
 	report, err := run(ctx, s, os.Stdout)
@@ -81,7 +92,7 @@ func write(file string, r Report) error {
 // run does all of it and prints the report.
 func run(ctx context.Context, s settings, out io.Writer) (r Report, err error) {
 	if s.quiet == 0 {
-		s.quiet = min(time.Minute, s.length/6)
+		s.quiet = min(5*time.Minute, s.length/6)
 	}
 	if s.dir, err = os.MkdirTemp("", "skep-soak-"); err != nil {
 		return r, err

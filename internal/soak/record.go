@@ -31,9 +31,9 @@ type record struct {
 
 	mu     sync.Mutex
 	phase  phase
-	attack string                       // that is under way
-	beside map[string][]float64         // seconds, by attack: of the first kind of work
-	took   [phases]map[string][]float64 // seconds, by kind of work
+	attack string                          // that is under way
+	beside map[string]map[string][]float64 // seconds, by attack and kind of work
+	took   [phases]map[string][]float64    // seconds, by kind of work
 	errors []string
 	failed int // calls of a worker that was killed
 	kills  map[agent.App][]time.Time
@@ -44,7 +44,7 @@ type record struct {
 type sample struct{ at, bytes float64 }
 
 func newRecord() *record {
-	r := &record{began: time.Now(), kills: map[agent.App][]time.Time{}, beside: map[string][]float64{}}
+	r := &record{began: time.Now(), kills: map[agent.App][]time.Time{}, beside: map[string]map[string][]float64{}}
 	for p := range r.took {
 		r.took[p] = map[string][]float64{}
 	}
@@ -61,6 +61,9 @@ func (r *record) attacked(how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.attack = how
+	if r.beside[how] == nil {
+		r.beside[how] = map[string][]float64{}
+	}
 }
 
 func (r *record) killed(app agent.App) {
@@ -79,8 +82,8 @@ func (r *record) add(app agent.App, op string, came time.Time, err error) {
 	switch {
 	case err == nil:
 		r.took[r.phase][op] = append(r.took[r.phase][op], took.Seconds())
-		if op == ops[0].name {
-			r.beside[r.attack] = append(r.beside[r.attack], took.Seconds())
+		if beside := r.beside[r.attack]; beside != nil {
+			beside[op] = append(beside[op], took.Seconds())
 		}
 	case agent.KindOf(err) == agent.Unavailable && slices.ContainsFunc(r.kills[app], came.Add(-killGrace).Before):
 		r.failed++

@@ -51,7 +51,7 @@ func (k *skep) soak(ctx context.Context, s settings) (Report, error) {
 	case <-busy.Done():
 	}
 	rec.setPhase(loaded)
-	rest.Go(func() { h.run(busy) })
+	rest.Go(func() { h.run(busy, s.attack) })
 	load.Wait()
 	rest.Wait()
 	if err := ctx.Err(); err != nil {

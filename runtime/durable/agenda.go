@@ -99,11 +99,19 @@ func (a *agenda) missed(now time.Time) bool {
 	return a.behind || now.Round(0).Before(a.passed) // the clock was set back
 }
 
-// found takes an alarm that is due. It reports whether there was room for it.
-func (a *agenda) found(d instance.Due) bool {
+// found takes an alarm that is due. It reports whether there was room for it; in a walk that has passed some for which there was none, there is
+// none for later ones of their apps, which would be dealt with before them.
+func (a *agenda) found(d instance.Due, passed bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.closed || a.take(d)
+	if a.closed {
+		return true
+	}
+	app := a.apps[d.ID.App]
+	if passed && app != nil && app.refused && a.known[dueKey{d.ID, d.Name}] == nil {
+		return false
+	}
+	return a.take(d)
 }
 
 func (a *agenda) take(d instance.Due) bool {

@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,6 +80,45 @@ func TestStorm(t *testing.T) {
 		}
 		if n := st.alarms.Load(); n < instances*each || n > 3*instances*each {
 			t.Errorf("%d alarms were read %d times", instances*each, n)
+		}
+	})
+}
+
+// Of more alarms than are kept in memory, and others that become due as quickly as they can be dealt with, those come first that are late.
+func TestStormInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const instances, burst, later = 32, 320, 160
+		r := newRig(t, durable.Options{})
+		var mu sync.Mutex
+		var late time.Duration
+		r.Keeper = durable.New(r.store, &durable.Options{Workers: instances, Alarm: func(ctx context.Context, d instance.Due) error {
+			<-time.NewTimer(10 * time.Millisecond).C
+			mu.Lock()
+			late = max(late, time.Since(d.At))
+			mu.Unlock()
+			return r.ring(ctx, d)
+		}})
+		began := time.Now()
+		for i := range instances {
+			r.turn(fmt.Sprint("k", i), func(x *durable.Turn) {
+				for j := range burst + later {
+					due := began.Add(time.Duration(max(j-burst, (j-burst)/10)) * 10 * time.Millisecond)
+					r.setAlarm(x, alarm(fmt.Sprint("a", j), due))
+				}
+			})
+		}
+		stop := r.start()
+		defer stop()
+		pass(time.Minute)
+		for i := range instances {
+			for j := range burst + later {
+				if got := r.stored(fmt.Sprint("k", i), fmt.Sprint("a", j)); got != "1" {
+					t.Fatalf("alarm %d of instance %d took effect %q times", j, i, got)
+				}
+			}
+		}
+		if all := burst * 10 * time.Millisecond; late > all+all/4 {
+			t.Errorf("an alarm was %v late, and all that were due before it take %v", late, all)
 		}
 	})
 }

@@ -235,7 +235,7 @@ func (k *Keeper) walk(ctx context.Context, a *agenda, w *walks, anew bool) (wake
 			return time.Time{}, err
 		}
 		for _, d := range page.Alarms {
-			if !a.found(d) && !w.refused {
+			if !a.found(d, w.refused) && !w.refused {
 				w.refused, w.from = true, after
 			}
 		}

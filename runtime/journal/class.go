@@ -55,7 +55,7 @@ var classOf = map[string]Class{
 	abi.CallSandboxInterrupt: Idempotent, abi.CallSandboxSignal: Idempotent,
 	// These come to the same when they are made again.
 	abi.CallSandboxWrite: Idempotent, abi.CallSandboxDelete: Idempotent, abi.CallSandboxAttach: Idempotent, abi.CallSandboxRepo: Idempotent,
-	abi.CallSandboxDiff: Idempotent, abi.CallSandboxSave: Idempotent, abi.CallSandboxRestore: Idempotent,
+	abi.CallSandboxDiff: Idempotent, abi.CallSandboxSave: Idempotent, abi.CallSandboxRestore: Idempotent, abi.CallSandboxPreview: Idempotent,
 	abi.CallSandboxRead: Read, abi.CallSandboxList: Read, abi.CallSandboxProcesses: Read, abi.CallSandboxNext: Read, abi.CallSandboxAsk: Read, abi.CallSandboxWithdraw: Read,
 }
 

@@ -94,7 +94,7 @@ func (m *talker) control(t *testing.T) string {
 
 func TestChat(t *testing.T) {
 	m := &talker{gate: make(chan struct{})}
-	s := startServer(t, m)
+	s := startServer(t, server{model: m})
 	code, err := os.ReadFile(filepath.Join("testdata", "chat.ts"))
 	if err != nil {
 		t.Fatal(err)

@@ -34,21 +34,22 @@ type server struct {
 	token string
 	host  *host.Host
 	model runtime.Models // nil unless the test has one
+	boxes boxes          // nil unless the test has sandboxes
 	rt    *runtime.Runtime
 	stop  func()
 }
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := startServer(t, nil)
+	s := startServer(t, server{})
 	prepare(t, s.addr, s.token)
 	return s
 }
 
-// startServer starts one that has no agents.
-func startServer(t *testing.T, model runtime.Models) *server {
+// startServer starts one that has no agents, with the model and the sandboxes of o.
+func startServer(t *testing.T, o server) *server {
 	t.Helper()
-	s := &server{t: t, model: model, dir: t.TempDir(), db: memkv.New(), addr: "127.0.0.1:0"}
+	s := &server{t: t, model: o.model, boxes: o.boxes, dir: t.TempDir(), db: memkv.New(), addr: "127.0.0.1:0"}
 	h, err := host.New(t.Context(), &host.Options{Load: func(ctx context.Context, d agent.Digest) (agent.Source, error) { return s.rt.LoadSource(ctx, d) }})
 	if err != nil {
 		t.Fatal(err)
@@ -105,21 +106,28 @@ func (s *server) start() {
 		s.t.Fatal(err)
 	}
 	s.token = strings.TrimSpace(string(b))
-	s.rt = runtime.New(st, s.host, &runtime.Options{Models: s.model, Grace: s.grace()})
-	srv := api.New(s.rt, st, &api.Options{Origins: []string{"http://page.example"}})
+	ro := &runtime.Options{Models: s.model, Grace: s.grace()}
+	o := &api.Options{Origins: []string{"http://page.example"}}
+	var both sync.WaitGroup
+	var served, ran, kept error
+	if s.boxes != nil {
+		k := s.boxes(st)
+		ro.Boxes, o.Sandboxes, o.Heartbeat = runtimeBoxes{k}, k, 20*time.Millisecond
+		both.Go(func() { kept = k.Run(ctx) })
+	}
+	s.rt = runtime.New(st, s.host, ro)
+	srv := api.New(s.rt, st, o)
 	ln, err := net.Listen("tcp", s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.addr = ln.Addr().String()
-	var both sync.WaitGroup
-	var served, ran error
 	both.Go(func() { served = srv.Run(ctx, ln) })
 	both.Go(func() { ran = s.rt.Run(ctx) })
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		both.Wait()
-		if err := errors.Join(served, ran, st.Close()); err != nil {
+		if err := errors.Join(served, ran, kept, st.Close()); err != nil {
 			s.t.Error(err)
 		}
 	})
@@ -214,7 +222,7 @@ func TestTypes(t *testing.T) {
 
 // TestBrowser holds the package against what browsers have: it imports nothing.
 func TestBrowser(t *testing.T) {
-	for _, name := range []string{"index.js", "socket.js", "http.js", "chat.js", "error.js"} {
+	for _, name := range []string{"index.js", "socket.js", "http.js", "chat.js", "sandbox.js", "query.js", "error.js"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

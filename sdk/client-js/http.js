@@ -1,5 +1,7 @@
 import { SkepError, backoff, cancelled, rest, unavailable } from "./error.js";
 import { Chat } from "./chat.js";
+import { Sandbox } from "./sandbox.js";
+import { esc, query } from "./query.js";
 import { connect } from "./socket.js";
 
 /** Client calls a server over HTTP. It keeps no connection and nothing in memory. */
@@ -30,6 +32,20 @@ export class Client {
       get: (id) => this.#json("GET", `/approvals/${esc(id)}`),
       answer: (ids, answer) => this.#json("POST", "/approvals/answer", { ...answer, ids }),
     };
+    this.environments = {
+      list: (page) => this.#json("GET", `/environments${query(page)}`),
+      get: (name) => this.#json("GET", `/environments/${esc(name)}`),
+      revisions: (name, page) => this.#json("GET", `/environments/${esc(name)}/revisions${query(page)}`),
+      put: ({ name, app, revision, created, ...environment }) => // of what get returned, too: eslint-disable-line no-unused-vars
+        this.#json("PUT", `/environments/${esc(name)}`, environment),
+      delete: (name) => this.#json("DELETE", `/environments/${esc(name)}`),
+    };
+    this.sandboxes = {
+      providers: async () => (await this.#json("GET", "/sandboxes/providers")).items,
+      list: (filter) => this.#json("GET", `/sandboxes${query(filter)}`),
+      get: (id) => this.#json("GET", `/sandboxes/${esc(id)}`),
+      open: (agent, { session, signal } = {}) => this.#json("POST", "/sandboxes", { agent, session }, {}, signal),
+    };
   }
 
   /** call runs a function of an agent in a fresh cell. */
@@ -55,6 +71,11 @@ export class Client {
   /** chat returns a conversation with an agent: a session that there is, or one that the first message makes. */
   chat(agent, options) {
     return new Chat(this, agent, options);
+  }
+
+  /** sandbox returns a sandbox by its id, or by what sandboxes.open returned. */
+  sandbox(of) {
+    return new Sandbox(typeof of === "string" ? of : of.id, { json: (...x) => this.#json(...x), send: (...x) => this.#send(...x) });
   }
 
   /** run starts a run and returns it at once. */
@@ -124,9 +145,9 @@ export class Client {
     return res;
   }
 
-  async #json(method, path, body, headers = {}) {
+  async #json(method, path, body, headers = {}, signal) {
     if (body !== undefined) headers["Content-Type"] = "application/json";
-    const res = await this.#send(method, path, { body: body === undefined ? undefined : JSON.stringify(body), headers });
+    const res = await this.#send(method, path, { body: body === undefined ? undefined : JSON.stringify(body), headers, signal });
     return res.status === 204 ? undefined : res.json();
   }
 
@@ -156,15 +177,9 @@ export class Client {
   }
 }
 
-const esc = encodeURIComponent;
 const over = /^run\.(completed|failed|cancelled)$/;
 
 const once = (key = globalThis.crypto?.randomUUID?.() ?? `${Date.now()}-${Math.random()}`) => ({ "Idempotency-Key": key });
-
-function query(of = {}) {
-  const q = new URLSearchParams(Object.entries(of).filter(([, v]) => v !== undefined)).toString();
-  return q && `?${q}`;
-}
 
 async function errorOf(res) {
   const text = await res.text().catch(() => "");

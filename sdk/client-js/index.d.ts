@@ -307,6 +307,207 @@ export interface ChatOptions {
   title?: string;
 }
 
+export interface SignalOptions {
+  signal?: AbortSignal;
+}
+
+/** What sandboxes are made of. The name is no part of what can be changed. Times are in nanoseconds. */
+export interface EnvironmentInput {
+  name: string;
+  /** As the provider knows it; skep image build makes one. */
+  image: string;
+  description?: string;
+  provider?: "docker" | "podman" | "kubernetes";
+  runtime?: string;
+  /** That the image has to have: deb:NAME, npm:NAME@VERSION, or npm:NAME. */
+  packages?: string[];
+  /** A script for sh, run in the workspace before any work. */
+  setup?: string;
+  variables?: Record<string, string>;
+  network?: unknown[];
+  /** Capabilities that have to be enforced. */
+  requires?: string[];
+  /** memory and disk in bytes. */
+  size?: { memory?: number; cpus?: number; pids?: number; disk?: number };
+  idle?: number;
+  life?: number;
+}
+
+export interface Environment extends EnvironmentInput {
+  app: string;
+  /** From 1. */
+  revision: number;
+  created: string;
+}
+
+export interface SandboxProvider {
+  name: string;
+  version?: string;
+  ready: boolean;
+  /** Why it is not ready. */
+  error?: string;
+  isolation: string;
+  [more: string]: unknown;
+}
+
+/** The record of a sandbox. */
+export interface SandboxInfo {
+  id: string;
+  app: string;
+  agent: string;
+  /** NAME@REVISION */
+  environment: string;
+  provider: string;
+  keep?: string;
+  state: string;
+  /** Counts what was made for it, from 1. */
+  generation: number;
+  session?: string;
+  run?: string;
+  error?: { kind: string; message: string; [more: string]: unknown };
+  created: string;
+  [more: string]: unknown;
+}
+
+/** What the checkpoint of a pet has. */
+export interface SandboxCheckpoint {
+  sandbox: string;
+  generation: number;
+  environment: string;
+  created: string;
+  /** Of the tar, as bytes are. */
+  digest: string;
+  bytes: number;
+  files: { path: string; type: "file" | "dir" | "link"; mode: number; size: number; sha256?: string; target?: string }[];
+}
+
+export interface ExecOptions extends SignalOptions {
+  /** Absolute, or within the workspace; the workspace unless given. */
+  dir?: string;
+  env?: Record<string, string>;
+  stdin?: string;
+  /** Milliseconds; 600000 unless given, and none in the background. */
+  timeout?: number;
+}
+
+/** How a program ended. */
+export interface ExecResult {
+  id?: string;
+  /** -1 when it was ended by a signal. */
+  code: number;
+  signal?: string;
+  /** It had no memory left. */
+  oom?: boolean;
+  timed_out?: boolean;
+  stdout?: string;
+  stderr?: string;
+  /** Bytes that are not in these. */
+  dropped?: number;
+}
+
+/** A piece of a program's output. The first has its id, the last how it ended. */
+export interface ExecOutput {
+  id?: string;
+  stdout?: string;
+  stderr?: string;
+  exit?: ExecResult;
+}
+
+export interface SandboxProcess {
+  id: string;
+  pid: number;
+  command: string[];
+  started: string;
+  ended?: boolean;
+  code?: number;
+}
+
+export interface SandboxFile {
+  path: string;
+  type: "file" | "dir" | "link" | "other";
+  size: number;
+  mode: number;
+  modified: string;
+  /** Of a link. */
+  target?: string;
+}
+
+/** Bytes to send. A string is sent as UTF-8. */
+export type Content = string | Uint8Array | ArrayBuffer | Blob;
+
+export interface Repo {
+  commit: string;
+  branch?: string;
+  files: number;
+}
+
+/** What was changed in a workspace. Counts of lines are -1 for what is no text. */
+export interface Changes {
+  base: string;
+  bytes: number;
+  files: number;
+  changed: { path: string; op: "add" | "change" | "delete" | "rename"; from?: string; added: number; removed: number }[];
+}
+
+/** A sandbox, from client.sandbox. Paths are absolute, or within its workspace. Methods throw SkepError; "cancelled" when their signal was aborted. */
+export class Sandbox {
+  private constructor();
+  readonly id: string;
+  readonly files: {
+    /** Lists a folder; the workspace unless given. more tells that there are more files than were listed. */
+    list(dir?: string, options?: SignalOptions & { recursive?: boolean }): Promise<{ files: SandboxFile[]; more?: boolean }>;
+    read(file: string, options?: SignalOptions): Promise<Uint8Array>;
+    /** Reads a file as UTF-8. */
+    text(file: string, options?: SignalOptions): Promise<string>;
+    /** Reads a file as it comes. */
+    open(file: string, options?: SignalOptions): Promise<ReadableStream<Uint8Array>>;
+    /** Writes a file, whole or not at all. mode is of Unix; 0o644 unless given. */
+    write(file: string, content: Content, options?: SignalOptions & { mode?: number }): Promise<SandboxFile>;
+    /** Deletes a file; a folder with recursive. */
+    delete(file: string, options?: SignalOptions & { recursive?: boolean }): Promise<void>;
+  };
+  get(options?: SignalOptions): Promise<SandboxInfo>;
+  /** Deletes it, with what is kept of a pet. */
+  delete(options?: SignalOptions): Promise<void>;
+  /**
+   * Runs a program and waits for its end; who gives up waiting ends it. A string is a line for sh, an array a program and its arguments. output is the most
+   * bytes of stdout and of stderr in the result, of their ends; 65536 unless given.
+   */
+  exec(command: string | string[], options?: ExecOptions & { output?: number }): Promise<ExecResult>;
+  /** Runs a program and yields its output as it comes. Who stops reading, or aborts the signal, ends it. */
+  stream(command: string | string[], options?: ExecOptions): AsyncGenerator<ExecOutput, void, void>;
+  /** Begins a program in the background. signal ends it, by its id. */
+  start(command: string | string[], options?: ExecOptions): Promise<{ id: string; pid: number }>;
+  /** The programs that were started. */
+  processes(options?: SignalOptions): Promise<SandboxProcess[]>;
+  /** Sends a signal, such as "INT", to a program and all that it has started; TERM, followed by KILL, unless given. */
+  signal(process: string, signal?: string, options?: SignalOptions): Promise<void>;
+  /** Clones a git repository into the workspace. depth counts commits of history; all unless given. */
+  clone(url: string, options?: SignalOptions & { ref?: string; depth?: number }): Promise<Repo>;
+  /** Unpacks a tar archive as what the workspace begins with. */
+  putRepo(tar: Content, options?: SignalOptions): Promise<Repo>;
+  /** What was changed in the workspace since its repository came, or since the commit base. */
+  changes(options?: SignalOptions & { base?: string }): Promise<Changes>;
+  /** The same as a patch of git. */
+  diff(options?: SignalOptions & { base?: string }): Promise<string>;
+  /** A tar archive of a folder, or of one path in it; of the workspace unless given. */
+  backup(options?: SignalOptions & { dir?: string; path?: string }): Promise<Uint8Array>;
+  /** The same as it comes. */
+  openBackup(options?: SignalOptions & { dir?: string; path?: string }): Promise<ReadableStream<Uint8Array>>;
+  /** Unpacks a tar archive in a folder; in the workspace unless given. */
+  restore(tar: Content, options?: SignalOptions & { dir?: string }): Promise<void>;
+  /** Makes a link to what listens at a port, for a browser. Whoever has it can use it, for lasts milliseconds: an hour unless given, a day at most. */
+  link(port: number, options?: SignalOptions & { lasts?: number }): Promise<{ url: string; expires: string }>;
+  /** Makes a pet anew, in its environment's newest revision, with nothing but its checkpoint, and returns when it can be used. */
+  recreate(options?: SignalOptions): Promise<SandboxInfo>;
+  /** Keeps the checkpoint of a pet alone, until its next use. */
+  hibernate(options?: SignalOptions): Promise<SandboxInfo>;
+  /** Deletes all that is kept of a pet. */
+  reset(options?: SignalOptions): Promise<SandboxInfo>;
+  /** What the newest checkpoint of a pet has. */
+  checkpoint(options?: SignalOptions): Promise<SandboxCheckpoint>;
+}
+
 export class Client {
   constructor(options: Server & { fetch?: typeof fetch; WebSocket?: unknown });
   agents: {
@@ -334,6 +535,27 @@ export class Client {
     /** Answers questions of one run, all or none. */
     answer(ids: string[], answer: ApprovalAnswer & { allow: boolean }): Promise<unknown>;
   };
+  /** What sandboxes are made of. A name may be NAME@REVISION where one is read. */
+  environments: {
+    list(page?: { after?: string; limit?: number }): Promise<List<Environment>>;
+    get(name: string): Promise<Environment>;
+    /** Oldest first. */
+    revisions(name: string, page?: { after?: string; limit?: number }): Promise<List<Environment>>;
+    /** Makes the next revision, unless nothing has changed. */
+    put(environment: EnvironmentInput): Promise<Environment>;
+    delete(name: string): Promise<void>;
+  };
+  sandboxes: {
+    /** Where sandboxes can be made, and what each has. */
+    providers(): Promise<SandboxProvider[]>;
+    /** Newest first. */
+    list(filter?: { agent?: string; after?: string; limit?: number }): Promise<List<SandboxInfo>>;
+    get(id: string): Promise<SandboxInfo>;
+    /** Opens a sandbox of an agent, and waits until it can be used: a pet's own, else one for the caller, who deletes it. */
+    open(agent: string, options?: SignalOptions & { session?: string }): Promise<SandboxInfo>;
+  };
+  /** A sandbox by its id, or by its record. */
+  sandbox(of: string | { id: string }): Sandbox;
   /** A conversation with an agent: a session that there is, or one that the first message makes. */
   chat(agent: string, options?: ChatOptions): Chat;
   /** Runs a function of an agent in a fresh cell. JSON comes back as a value, text as a string, else bytes. */

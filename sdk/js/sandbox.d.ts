@@ -49,6 +49,16 @@ export interface Sandbox {
   processes(): Promise<SandboxProcess[]>;
   /** Sends a signal to a process and all that it has started: TERM, and then KILL, unless it is named. */
   signal(id: string, signal?: string): Promise<void>;
+  /**
+   * Makes a link by which a browser sees what listens at a port of the sandbox, from 1 to 65535. Whoever has the link can use it, for `lasts` milliseconds: an hour
+   * unless given, a second to a day, and no longer than the sandbox is there, which is until the run ends unless the agent keeps it.
+   *
+   * ```ts
+   * await box.exec("npm run dev", { background: true });
+   * const { url } = await box.preview(5173);
+   * ```
+   */
+  preview(port: number, options?: { lasts?: number }): Promise<{ url: string; expires: Date }>;
 
   /** Reads a file, or `length` bytes of it from `offset` on. */
   read(path: string, options?: { offset?: number; length?: number; as?: "text" }): Promise<string>;

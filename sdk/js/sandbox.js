@@ -186,6 +186,13 @@ export function makeSandbox(query, permit) {
       return ask("sandbox.signal", "sandbox.signal", () => ({ id: text("sandbox.signal", "the id", id), signal }), () => undefined);
     }
 
+    preview(port, o) {
+      return ask("sandbox.preview", "sandbox.preview", () => {
+        if (typeof port !== "number") throw new TypeError("sandbox.preview: the port is a number");
+        return { port, lasts: options("sandbox.preview", o).lasts };
+      }, (r) => ({ url: r.url, expires: dated(r.expires) }));
+    }
+
     // work has the CLI do a turn, and sees to all that it asks meanwhile.
     async work(said, o = {}) {
       const turn = await this.prompt(said, o);

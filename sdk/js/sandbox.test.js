@@ -76,6 +76,15 @@ test("files and programs", async () => {
   assert.deepEqual(host.sandbox.ran, [["wc -c c.bin"]]);
 });
 
+test("a link to a port", async () => {
+  const agent = { run: async (options) => (await sandbox.open()).preview(8000, options) };
+  const host = new FakeHost({ sandbox: {} });
+  const hour = await host.start(agent, "run").result;
+  assert.equal(hour.url, "http://localhost/preview/8000/");
+  const { expires } = await host.start(agent, "run", { lasts: 60_000 }).result;
+  assert.equal(new Date(hour.expires) - new Date(expires), 59 * 60_000);
+});
+
 test("mistakes are told", async () => {
   await assert.rejects(new FakeHost().start({ run: () => sandbox.open() }, "run").result, { kind: "denied", message: /FakeHost/ });
   const host = new FakeHost({ sandbox: {} });
@@ -86,5 +95,8 @@ test("mistakes are told", async () => {
   await wrong((box) => box.write("a", undefined), /give text, bytes/);
   await wrong((box) => box.work(""), /is a text/);
   await wrong((box) => box.read("gone"), { kind: "not_found" });
+  await wrong((box) => box.preview("80"), /the port is a number/);
+  await wrong((box) => box.preview(65536), { kind: "invalid", message: /65536 is no port/ });
+  await wrong((box) => box.preview(80, { lasts: 1 }), { kind: "invalid", message: /from a second to a day/ });
   await wrong((box) => box.work("go"), { kind: "denied" });
 });

@@ -56,6 +56,11 @@ export class FakeSandbox {
     },
     "sandbox.processes": () => ({ processes: [] }),
     "sandbox.signal": () => undefined,
+    "sandbox.preview": ({ port, lasts = 3_600_000 }) => {
+      if (!(Number.isInteger(port) && port >= 1 && port <= 65535)) throw new SkepError("invalid", `${port} is no port: a port is a number from 1 to 65535`);
+      if (!(lasts >= 1000 && lasts <= 86_400_000)) throw new SkepError("invalid", `a link lasts from a second to a day, not ${lasts} milliseconds`);
+      return { url: `http://localhost/preview/${port}/`, expires: this.#now() + lasts };
+    },
     "sandbox.read": (q) => {
       this.#file(q.path);
       const body = this.files.get(q.path).slice(q.offset ?? 0);

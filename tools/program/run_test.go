@@ -3,6 +3,7 @@ package program_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -26,7 +27,11 @@ import (
 var interpreter *script.Agent
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(func() int {
+		if flag.Lookup("test.fuzz").Value.String() != "" && flag.Lookup("test.run").Value.String() == "^$" {
+			return m.Run() // nothing that is fuzzed runs a program, and under the fuzzer's coverage an engine takes long to make
+		}
 		ctx := context.Background()
 		cells, err := cell.New(ctx, append(script.Funcs(), wasi.Funcs()...), nil)
 		if err != nil {

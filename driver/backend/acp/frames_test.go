@@ -20,6 +20,12 @@ import (
 // started is a session whose agent is the test.
 func started(t *testing.T, permissions string) (*backendtest.Peer, backend.Session) {
 	t.Helper()
+	return startedIn(t, permissions, t.TempDir())
+}
+
+// startedIn is started with a home of the box's, which these agents' backend leaves alone.
+func startedIn(t *testing.T, permissions, home string) (*backendtest.Peer, backend.Session) {
+	t.Helper()
 	p := backendtest.NewPeer(t)
 	go func() {
 		p.Answer("initialize", `{"protocolVersion":1,"agentInfo":{"version":"7"},"agentCapabilities":{}}`)
@@ -28,7 +34,7 @@ func started(t *testing.T, permissions string) (*backendtest.Peer, backend.Sessi
 			p.Answer("session/set_mode", `{}`)
 		}
 	}()
-	s, err := acp.Any().Start(t.Context(), &driver.Prompt{CLI: "acp", Command: []string{"agent"}, Model: "@main", Dir: "/workspace", Permissions: permissions}, p.Env(t.TempDir()), p.Sink)
+	s, err := acp.Any().Start(t.Context(), &driver.Prompt{CLI: "acp", Command: []string{"agent"}, Model: "@main", Dir: "/workspace", Permissions: permissions}, p.Env(home), p.Sink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,8 +295,9 @@ func FuzzFrames(f *testing.F) {
 	} {
 		f.Add(line, line)
 	}
+	home := f.TempDir()
 	f.Fuzz(func(t *testing.T, one, two string) {
-		p, s := started(t, "policy")
+		p, s := startedIn(t, "policy", home)
 		p.Babble(s, one+"\n"+two)
 	})
 }

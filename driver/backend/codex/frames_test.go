@@ -21,20 +21,26 @@ import (
 // started is a session whose CLI is the test.
 func started(t *testing.T, permissions string) (*backendtest.Peer, backend.Session) {
 	t.Helper()
-	dir := t.TempDir()
-	catalog, server := backendtest.NewPeer(t), backendtest.NewPeer(t)
-	env := server.Env(filepath.Join(dir, "home"))
-	env.Spawn = func(_ context.Context, c *backend.Command) (backend.Process, error) {
-		if c.Args[0] == "debug" {
-			return catalog.Process(), nil
-		}
-		return server.Process(), nil
-	}
+	catalog := backendtest.NewPeer(t)
 	catalog.Stays = true
 	go func() {
 		catalog.Say(`{"models":[{"slug":"plain","apply_patch_tool_type":"freeform","base_instructions":"Be good."}]}`)
 		catalog.Exit(driver.ProcessData{})
 	}()
+	return startedIn(t, permissions, filepath.Join(t.TempDir(), "home"), func() (backend.Process, error) { return catalog.Process(), nil })
+}
+
+// startedIn is started with a home of the box's, and the process that shows the catalogue of models.
+func startedIn(t *testing.T, permissions, home string, catalog func() (backend.Process, error)) (*backendtest.Peer, backend.Session) {
+	t.Helper()
+	server := backendtest.NewPeer(t)
+	env := server.Env(home)
+	env.Spawn = func(_ context.Context, c *backend.Command) (backend.Process, error) {
+		if c.Args[0] == "debug" {
+			return catalog()
+		}
+		return server.Process(), nil
+	}
 	go func() {
 		server.Answer("initialize", `{"userAgent":"x"}`)
 		server.Hear()
@@ -334,8 +340,9 @@ func FuzzFrames(f *testing.F) {
 	} {
 		f.Add(line, line)
 	}
+	home, none := f.TempDir(), func() (backend.Process, error) { return nil, os.ErrNotExist } // so that no file is written each time
 	f.Fuzz(func(t *testing.T, one, two string) {
-		p, s := started(t, "policy")
+		p, s := startedIn(t, "policy", home, none)
 		p.Babble(s, one+"\n"+two)
 	})
 }

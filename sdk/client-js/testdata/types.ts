@@ -60,3 +60,18 @@ export async function count(client: Client) {
   for await (const n of client.instance("room", "lobby").stream<number>("countTo", 3)) sum += n;
   return sum.toFixed();
 }
+
+export async function work(client: Client) {
+  const box = client.sandbox(await client.sandboxes.open("coder"));
+  for await (const out of box.stream(["make", "test"], { timeout: 60_000 })) {
+    if (out.exit) return out.exit.code.toFixed();
+    (out.stdout ?? "").length;
+  }
+  // @ts-expect-error: neither a line nor a program
+  await box.exec(1);
+  const bytes: Uint8Array = await box.files.read("a");
+  await box.files.write("b", bytes, { mode: 0o755 });
+  // @ts-expect-error: no content
+  await box.files.write("b", { a: 1 });
+  return (await box.changes()).changed.map((c) => c.path).join() + (await box.link(8000)).url;
+}

@@ -3,12 +3,13 @@ import { PromiseClass, apply, dateNow, defineProperty, freeze, ownKeys, parse, r
 import "./timers.js";
 import { callHost, errorOf, host, refuseWhileLoading, rejected, SkepError } from "./host.js";
 
+const startCall = (id, name, body) => host.call(id, name, body);
+
 // call makes one that is answered later; make writes its body as JSON and may throw. what names the author's function.
 export function call(what, name, make) {
   try {
     refuseWhileLoading(what);
-    const body = make();
-    return callHost((id) => host.call(id, name, body));
+    return callHost(startCall, undefined, undefined, undefined, name, make());
   } catch (e) {
     return rejected(e);
   }

@@ -83,8 +83,8 @@ export function openCall(stack) {
 
 // callHost has start begin a call under the number it is given, and returns a promise of the answer. Errors get the given
 // stack; or stack is a function, which makes the error of an ErrorBody. cancel, when given, gets a function that abandons the call. read, when given, makes the promise's value of an answer that is
-// parsed, which is cheaper than one more promise.
-export function callHost(start, stack, cancel, read) {
+// parsed, which is cheaper than one more promise. start is given a and b, too, so that it need not be a function made for the call.
+export function callHost(start, stack, cancel, read, a, b) {
   const id = openCall(stack);
   calls[id + 3] = read;
   const promise = newest;
@@ -97,7 +97,7 @@ export function callHost(start, stack, cancel, read) {
       reject(reason);
     });
   }
-  start(id);
+  start(id, a, b);
   return promise;
 }
 

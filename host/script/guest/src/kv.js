@@ -36,12 +36,12 @@ export function keyed(what, send) {
 
   const entryOf = (e) => ({ key: e.key, value: valueOf(e), version: e.version });
 
-  // ask makes one call, whose body make writes, and returns a promise of what read makes of the answer.
-  function ask(call, make, read) {
+  // ask makes one call, whose body write makes of a, b and c, and returns a promise of what read makes of the answer. The functions are made
+  // once and not for each call, which would cost as much as the call.
+  function ask(call, write, read, a, b, c) {
     try {
       refuseWhileLoading(what);
-      const body = make();
-      return callHost((id) => send(id, call, body), undefined, undefined, read);
+      return callHost(send, undefined, undefined, read, call, write(a, b, c));
     } catch (e) {
       return rejected(e);
     }
@@ -50,13 +50,11 @@ export function keyed(what, send) {
   const versionOf = (out) => out.version;
   const nothing = () => {};
 
-  function getEntry(key) {
-    return ask("get", () => `{"keys":[${keyText(key)}]}`, (out) => (out.entries.length === 0 ? undefined : entryOf(out.entries[0])));
-  }
-
-  function get(key) {
-    return ask("get", () => `{"keys":[${keyText(key)}]}`, (out) => (out.entries.length === 0 ? undefined : valueOf(out.entries[0])));
-  }
+  const keyQuery = (key) => `{"keys":[${keyText(key)}]}`;
+  const firstEntry = (out) => (out.entries.length === 0 ? undefined : entryOf(out.entries[0]));
+  const firstValue = (out) => (out.entries.length === 0 ? undefined : valueOf(out.entries[0]));
+  const getEntry = (key) => ask("get", keyQuery, firstEntry, key);
+  const get = (key) => ask("get", keyQuery, firstValue, key);
 
   // getMany returns values in the order of keys.
   function getMany(keys) {
@@ -79,13 +77,11 @@ export function keyed(what, send) {
     });
   }
 
-  function set(key, value, options) {
-    return ask("set", () => `{"key":${keyText(key)},${valueText(value)}${ifText(options?.ifVersion)}}`, versionOf);
-  }
+  const setting = (key, value, version) => `{"key":${keyText(key)},${valueText(value)}${ifText(version)}}`;
+  const set = (key, value, options) => ask("set", setting, versionOf, key, value, options?.ifVersion);
 
-  function remove(key, options) {
-    return ask("delete", () => `{"key":${keyText(key)}${ifText(options?.ifVersion)}}`, nothing);
-  }
+  const removal = (key, version) => `{"key":${keyText(key)}${ifText(version)}}`;
+  const remove = (key, options) => ask("delete", removal, nothing, key, options?.ifVersion);
 
   // compareAndSet resolves to undefined when the key has another version.
   function compareAndSet(key, version, value) {
