@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 )
@@ -17,12 +18,12 @@ const (
 // The committer's leader alone changes it, and reads without the lock.
 type recent struct {
 	mu      sync.RWMutex
-	known   [2]map[key]write // the newer first; never both have a key whose older one is looked at
+	known   [2]map[key]write // the newer first: what it has hides what the older one has
 	bytes   int              // of the newer
 	writing map[key]write    // what becomes of these is not known yet
 }
 
-// find is the leader's.
+// find is for the leader, or under the lock.
 func (r *recent) find(k key) (write, bool) {
 	for _, known := range r.known {
 		if w, ok := known[k]; ok {
@@ -52,7 +53,7 @@ func (r *recent) done(b *batch) {
 		r.known, r.bytes = [2]map[key]write{{}, r.known[0]}, 0
 	}
 	for k, w := range b.reads {
-		r.put(k, w)
+		r.put(k, write{bytes.Clone(w.payload), w.gone}) // what was read is its reader's to keep
 	}
 	for k, w := range b.writes {
 		r.put(k, w)
