@@ -284,8 +284,8 @@ func (h *Host) enter(ctx context.Context, c Call) (leave func(), err error) {
 }
 
 func (h *Host) find(ctx context.Context, c Call) (*entry, error) {
-	d := c.Plugin
-	if e := h.images.byDigest(d); e != nil {
+	d, of := c.Plugin, caller{c.Tenant, c.Agent}
+	if e := h.images.byDigest(d, of); e != nil {
 		return e, nil
 	}
 	if h.opts.Load == nil {
@@ -297,7 +297,7 @@ func (h *Host) find(ctx context.Context, c Call) (*entry, error) {
 	}
 	e, err := h.prepare(ctx, c.who(), src, func(Progress) {})
 	if err == nil {
-		h.images.name(d, e)
+		h.images.name(d, e, of)
 	}
 	return e, err
 }

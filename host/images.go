@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/skep-dev/skep/agent"
 )
@@ -39,36 +40,72 @@ type entry struct {
 	err   error
 
 	users   int
+	used    time.Time // when the last user left
 	names   []agent.Digest
-	place   *list.Element // in images.order; nil once it was dropped
+	agents  map[caller]bool // whose newest call was of it
+	left    bool            // an agent's newest call was of it, and then of other code
+	place   *list.Element   // in images.order; nil once it was dropped
 	dropped bool
 }
 
-// images keeps loaded guests up to a number of bytes, the ones used last. One that is in use is never freed.
+// caller is an agent of an app.
+type caller struct {
+	app   agent.App
+	agent string
+}
+
+// oldAfter is how long a guest is kept that no agent's newest call was of: runs that began with it may go on.
+const oldAfter = 10 * time.Second
+
+// images keeps loaded guests up to a number of bytes, the ones used last. One that is in use is never freed. When another is loaded, those go
+// whose agents have all gone on to other code: a new version of an agent's code leaves no old one behind.
 type images struct {
 	most int64
 
 	mu       sync.Mutex
 	entries  map[key]*entry
 	digests  map[agent.Digest]*entry
+	newest   map[caller]*entry
 	order    *list.List // of *entry, the one used last in front
 	bytes    int64
 	draining bool
 }
 
 func newImages(most int64) *images {
-	return &images{most: most, entries: map[key]*entry{}, digests: map[agent.Digest]*entry{}, order: list.New()}
+	return &images{most: most, entries: map[key]*entry{}, digests: map[agent.Digest]*entry{}, newest: map[caller]*entry{}, order: list.New()}
 }
 
-// byDigest returns a loaded guest by a name it was given, or nil. Release it.
-func (s *images) byDigest(d agent.Digest) *entry {
+// byDigest returns the loaded guest that an agent calls by a name it was given, or nil. Release it.
+func (s *images) byDigest(d agent.Digest, of caller) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.digests[d]
 	if e != nil {
 		s.use(e)
+		s.goOn(of, e)
 	}
 	return e
+}
+
+// goOn notes that an agent's newest call is of e. The caller holds the lock.
+func (s *images) goOn(of caller, e *entry) {
+	was := s.newest[of]
+	if was == e || e.dropped {
+		return
+	}
+	if was != nil {
+		delete(was.agents, of)
+		was.left = true
+	}
+	if e.agents == nil {
+		e.agents = map[caller]bool{}
+	}
+	e.agents[of], s.newest[of] = true, e
+}
+
+// isOld tells whether all whose newest call was of e have gone on to other code, some time ago.
+func (e *entry) isOld(now time.Time) bool {
+	return e.left && len(e.agents) == 0 && now.Sub(e.used) >= oldAfter
 }
 
 // byKey returns a loaded guest, or nil. Release it.
@@ -91,14 +128,15 @@ func (s *images) byKey(k key) *entry {
 	return e
 }
 
-// name lets byDigest find e by d.
-func (s *images) name(d agent.Digest, e *entry) {
+// name lets byDigest find e by d, by which an agent has just called it.
+func (s *images) name(d agent.Digest, e *entry, of caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.digests[d] != e && !e.dropped {
 		s.digests[d] = e
 		e.names = append(e.names, d)
 	}
+	s.goOn(of, e)
 }
 
 // get returns the guest of a key, loading it if need be: many callers of one key share one loading. Release it.
@@ -139,7 +177,7 @@ func (s *images) fill(ctx context.Context, e *entry, load func(context.Context) 
 		s.drop(e)
 	} else {
 		s.bytes += e.guest.Size()
-		freed = s.shrink()
+		freed = s.shrink(time.Now())
 	}
 	s.mu.Unlock()
 	closeAll(ctx, freed)
@@ -164,7 +202,9 @@ func (s *images) use(e *entry) {
 func (s *images) release(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.users--
+	if e.users--; e.users == 0 {
+		e.used = time.Now()
+	}
 }
 
 // drop forgets an entry. The caller holds the lock.
@@ -173,17 +213,20 @@ func (s *images) drop(e *entry) {
 	for _, d := range e.names {
 		delete(s.digests, d)
 	}
+	for of := range e.agents {
+		delete(s.newest, of)
+	}
 	s.order.Remove(e.place)
 	e.place, e.dropped = nil, true
 }
 
-// shrink drops what was not used for the longest time until the rest fits, and returns what nobody uses. The caller
+// shrink drops what is old, and what was not used for the longest time until the rest fits. It returns what nobody uses. The caller
 // holds the lock.
-func (s *images) shrink() (free []*entry) {
-	for p := s.order.Back(); p != nil && s.bytes > s.most; {
+func (s *images) shrink(now time.Time) (free []*entry) {
+	for p := s.order.Back(); p != nil; {
 		e := p.Value.(*entry)
 		p = p.Prev()
-		if e.users > 0 {
+		if e.users > 0 || s.bytes <= s.most && !e.isOld(now) {
 			continue
 		}
 		s.bytes -= e.guest.Size()

@@ -76,7 +76,7 @@ func (r *Runtime) inCell(ctx context.Context, j job, run func(context.Context, h
 	if j.begun != nil {
 		j.begun(done)
 	}
-	calls := host.Calls(d.Call)
+	calls := r.pace.calls(&j, d.Call)
 	if span.IsRecording() {
 		calls = r.traced(calls)
 	}

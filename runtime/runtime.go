@@ -83,7 +83,8 @@ type Runtime struct {
 	feeds    *feeds
 	logbook  *logbook
 	keeper   *durable.Keeper
-	begins   *fair.Gate   // turns
+	begins   *fair.Gate // turns
+	pace     *pacer
 	underWay sync.Map     // of namedCall: those that have left their turn
 	sqlHeld  atomic.Int64 // bytes of the SQL of instances that have no turn
 	sockets  *sockets.Hub
@@ -131,7 +132,7 @@ func New(st *store.Store, cells Cells, o *Options) *Runtime {
 	opts.LogLines = cmp.Or(opts.LogLines, 10_000)
 	opts.Window = cmp.Or(opts.Window, 1<<20)
 	r := &Runtime{
-		store: st, cells: cells, opts: opts, log: opts.Log, began: time.Now(),
+		store: st, cells: cells, opts: opts, log: opts.Log, began: time.Now(), pace: newPacer(),
 		queue: newQueue(opts.Workers), active: make(map[agent.RunID]*execution), disowned: make(chan struct{}, 1),
 	}
 	if r.quotas = opts.Quotas; r.quotas == nil {

@@ -121,10 +121,10 @@ func (n *tenant) rank() time.Duration {
 	return n.served
 }
 
-// wait puts a cell in line. A tenant that begins to compute has no more than some credit over the one that was served least;
-// and so has an agent. The caller holds the lock.
-func (t *turns) wait(w *waiter) {
-	s, n := w.share, w.share.tenant
+// arrive is called before a cell of an agent waits for a place or gets one. A tenant that begins to compute has no more than some credit over the
+// one that was served least; and so has an agent. The caller holds the lock.
+func (t *turns) arrive(s *share) {
+	n := s.tenant
 	if !n.waits() && n.placed == 0 {
 		if least, some := leastServed(maps.Values(t.tenants), (*tenant).computes, func(n *tenant) time.Duration { return n.served }); some {
 			t.floor = max(t.floor, least)
@@ -136,6 +136,11 @@ func (t *turns) wait(w *waiter) {
 			s.served = max(s.served, least-credit)
 		}
 	}
+}
+
+// wait puts a cell in line. The caller holds the lock.
+func (t *turns) wait(w *waiter) {
+	s, n := w.share, w.share.tenant
 	s.queue[w.line] = append(s.queue[w.line], w)
 	n.queued[w.line]++
 	t.waiting++

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,9 @@ const starters = 1
 //
 // The tenant that was served least for its weight goes first, and in it the agent that was. Calls that have not run for
 // long yet count as served less, so that they get a place from one that has run for long at the end of its slice. Who
-// comes anew is owed nothing, and owes at most what it was served too much a moment ago.
+// comes anew is owed nothing, and owes at most what it was served too much a moment ago. A call that enters and leaves many times, as those of
+// scripts do, would wait for the end of a slice each time; so if its tenant has no place, it gets one at once, and who has
+// run for long leaves it one at the end of its slice.
 //
 // A cell joins for its life. It enters and leaves each time its guest begins and ends to run, which takes no lock while
 // nobody waits.
@@ -135,15 +138,18 @@ func (t *turns) leave(c *Cell) {
 }
 
 // next is called by a cell that has run for a slice, and returns when it may run on. A cell that has run for less than
-// start only lets others go first.
+// start just goes on: to let others go first would put it behind all that are ready, which may be a flood of its neighbour's.
 func (t *turns) next(ctx context.Context, c *Cell, ran time.Duration) {
 	now := time.Now()
 	t.mu.Lock()
 	c.share.charge(ran)
-	if c.placing == starting && c.meter.spent() < start || c.placing == placed && !t.yields(c, now) && t.running <= t.allowed(now) {
+	quick := c.placing == starting && c.meter.spent() < start
+	if quick || c.placing == placed && !t.yields(c, now) && t.running <= t.allowed(now) {
 		t.admit(now)
 		t.mu.Unlock()
-		runtime.Gosched()
+		if !quick {
+			runtime.Gosched()
+		}
 		return
 	}
 	t.await(ctx, c)
@@ -162,6 +168,13 @@ func (t *turns) await(ctx context.Context, c *Cell) {
 	if c.meter.spent() >= short {
 		w.line = long
 	}
+	now := time.Now()
+	t.arrive(c.share)
+	if w.line == brief && c.placing != placed && t.cutsIn(c.share.tenant, now) {
+		t.cutIn(c, now)
+		t.mu.Unlock()
+		return
+	}
 	t.wait(w)
 	switch n := c.share.tenant; c.placing {
 	case starting:
@@ -172,7 +185,7 @@ func (t *turns) await(ctx context.Context, c *Cell) {
 	default:
 	}
 	c.placing = outside
-	t.admit(time.Now())
+	t.admit(now)
 	t.mu.Unlock()
 	select {
 	case <-w.ready:
@@ -184,6 +197,28 @@ func (t *turns) await(ctx context.Context, c *Cell) {
 			c.placing = placed // it came at the same time
 		}
 	}
+}
+
+// cutsIn reports whether a cell of n that has not run for long gets a place although there is none: its tenant has none, was not served
+// more than any that computes, and who has cut in before is gone again. The caller holds the lock.
+func (t *turns) cutsIn(n *tenant, now time.Time) bool {
+	if n.placed > 0 || t.running > t.allowed(now) {
+		return false
+	}
+	least, some := leastServed(maps.Values(t.tenants), (*tenant).computes, func(n *tenant) time.Duration { return n.served })
+	return !some || n.served-short <= least
+}
+
+// cutIn gives c a place. The caller holds the lock.
+func (t *turns) cutIn(c *Cell, now time.Time) {
+	if n := c.share.tenant; c.placing == starting {
+		n.starting.Add(-1)
+		n.start(int64(starters * t.places))
+	}
+	c.placing, c.placedAt = placed, now
+	c.share.place(1)
+	t.running++
+	t.busy.Add(1)
 }
 
 // yields reports whether c, which has a place, has to give it up. The caller holds the lock.

@@ -128,6 +128,43 @@ func TestShortCallsAreLetAhead(t *testing.T) {
 	})
 }
 
+// A call that enters and leaves many times, past its first millisecond, waits for nobody's slice each time: one that has run for long
+// leaves it its place. A tenant cuts in with one call at a time, and not when it was served more than others.
+func TestShortCallsCutIn(t *testing.T) {
+	const pieces, piece = 8, 100 * time.Microsecond
+	inCrowd(t, 1, func(c *crowd) {
+		call := func(tenant agent.App, every time.Duration) (longest time.Duration) {
+			for until := time.Now().Add(time.Second); time.Now().Before(until) && c.ctx.Err() == nil; time.Sleep(every) {
+				h, came := &Cell{env: Env{Tenant: tenant}}, time.Now()
+				h.meter.active = start
+				c.turns.join(h)
+				for range pieces {
+					c.turns.enter(c.ctx, h)
+					time.Sleep(piece)
+					h.meter.active += piece
+					c.turns.leave(h)
+				}
+				c.turns.part(h, pieces*piece)
+				longest = max(longest, time.Since(came))
+			}
+			return longest
+		}
+		c.add("hogs", 3)
+		time.Sleep(time.Second)
+		if longest := call("new", 20*time.Millisecond); longest > pieces*piece {
+			t.Errorf("a call of %v took %v", pieces*piece, longest)
+		}
+		before := c.ran("hogs")
+		for range 20 { // a flood of them is no way to more than a fair part
+			c.all.Go(func() { call("flood", 0) })
+		}
+		time.Sleep(time.Second)
+		if ran := c.ran("hogs") - before; ran < 400*time.Millisecond {
+			t.Errorf("beside a flood of short calls those who compute ran %v of a second", ran)
+		}
+	})
+}
+
 func TestAProcessorIsKeptFreeWhileCallsBegin(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		c.add("a", 2)

@@ -21,9 +21,8 @@ import (
 const confinable = true
 
 const (
-	nofile     = 1024    // open files: an image each
-	addresses  = 1 << 44 // bytes of address space: cells reserve much and use little
-	politeness = 5       // below the server's priority
+	nofile    = 1024    // open files: an image each
+	addresses = 1 << 44 // bytes of address space: cells reserve much and use little
 )
 
 // confiner confines this process. landlocked is set when file access is confined to named places; without that, no file may

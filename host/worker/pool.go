@@ -53,6 +53,7 @@ type Pool struct {
 	stop     context.CancelFunc
 	children *fair.Gate // for preparations
 	starts   starter
+	ranks    bool           // whether workers' priorities follow what they use
 	all      sync.WaitGroup // of processes
 
 	mu       sync.Mutex
@@ -111,6 +112,9 @@ func New(o *Options) (*Pool, error) {
 		*path = abs
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
+	if p.ranks = mayRank(); !p.ranks {
+		p.log.Info("worker processes all have the same priority, however much they use: to raise one again needs CAP_SYS_NICE, or LimitNICE=+5 in a systemd unit")
+	}
 	p.children = fair.New(max(1, goruntime.GOMAXPROCS(0)/2), &fair.Options{Waiting: maxPreparing, What: "code to be prepared"})
 	return p, nil
 }
@@ -210,6 +214,9 @@ func (p *Pool) use(tenant agent.App) (*process, error) {
 		if !p.watching {
 			p.watching = true
 			p.all.Go(p.watch)
+			if p.ranks {
+				p.all.Go(p.rankWorkers)
+			}
 		}
 	}
 	w.users++

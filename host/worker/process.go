@@ -32,6 +32,7 @@ type process struct {
 
 	users int       // calls under way; guarded by Pool.mu
 	used  time.Time // guarded by Pool.mu
+	rank  rank      // guarded by Pool.mu
 
 	mu      sync.Mutex
 	flights map[uint64]*flight

@@ -201,7 +201,7 @@ var onlyIn = map[string][]string{
 	"github.com/elastic/go-seccomp-bpf":   {"host/worker"},
 	"github.com/landlock-lsm/go-landlock": {"host/worker"},
 	"kernel.org/pub/linux/libs/security":  {"host/worker"},
-	"golang.org/x/sys":                    {"host/cell", "host/worker", "store/internal/disk", "internal/bench", "internal/bench/bare", "internal/fault", "driver/inside", "gateway/wire/wiretest"},
+	"golang.org/x/sys":                    {"host/cell", "host/worker", "store/internal/disk", "internal/bench", "internal/bench/bare", "internal/fault", "internal/soak", "driver/inside", "gateway/wire/wiretest"},
 }
 
 // maxLines is a ceiling that only ever comes down.

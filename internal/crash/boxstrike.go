@@ -111,23 +111,24 @@ func removeAll(ctx context.Context, owner string) error {
 	return err
 }
 
-// strikes kills servers, containers and drivers, as often as a round does: one of each first.
+// strikes kills servers, containers and drivers, as often as a round does: one of each first, however late it is then.
 func (r *boxRound) strikes(ctx context.Context) error {
 	draw := []int{0, 3, 6}
 	r.rng.Shuffle(len(draw), func(i, j int) { draw[i], draw[j] = draw[j], draw[i] })
-	for i := 0; i < r.lives && time.Now().Before(r.deadline); i++ {
+	for i := 0; i < r.lives && (i < len(draw) || time.Now().Before(r.deadline)); i++ {
 		if err := r.someTime(ctx); err != nil {
 			return err
 		}
-		if i >= len(draw) {
-			draw = append(draw, r.rng.IntN(10))
+		n := r.rng.IntN(10)
+		if i < len(draw) {
+			n = draw[i]
 		}
 		var err error
-		switch n := draw[i]; {
+		switch {
 		case n < 3:
-			err = r.strike(ctx, "containers", r.killContainer)
+			err = r.strikeOne(ctx, "containers", r.killContainer)
 		case n < 6:
-			err = r.strike(ctx, "drivers", killDriver)
+			err = r.strikeOne(ctx, "drivers", killDriver)
 		default:
 			err = r.endServer(ctx, n == 9)
 		}
@@ -164,38 +165,50 @@ func (r *boxRound) endServer(ctx context.Context, stop bool) error {
 		r.note("kills of servers")
 	}
 	if r.rng.IntN(4) == 0 {
-		if err := r.strike(ctx, "containers while there is no server", r.killContainer); err != nil {
+		if _, err := r.strike(ctx, "containers while there is no server", r.killContainer); err != nil {
 			return err
 		}
 	}
 	return r.start(ctx)
 }
 
-// strike kills what is in a container that is not killed yet.
-func (r *boxRound) strike(ctx context.Context, what string, kill func(context.Context, container) error) error {
+// strikeOne strikes as soon as there is a container to strike. The clients of a round start one after the other.
+func (r *boxRound) strikeOne(ctx context.Context, what string, kill func(context.Context, container) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		if done, err := r.strike(ctx, what, kill); done || err != nil {
+			return err
+		}
+		if err := sleep(ctx, glance); err != nil {
+			return fmt.Errorf("wait for one of the %s to kill: %w", what, err)
+		}
+	}
+}
+
+// strike kills what is in some container that runs, and tells whether there was one.
+func (r *boxRound) strike(ctx context.Context, what string, kill func(context.Context, container) error) (bool, error) {
 	list, err := containers(ctx, r.owner)
 	if err != nil {
-		return err
+		return false, err
 	}
 	list = slices.DeleteFunc(list, func(c container) bool { return c.state != "running" })
 	if len(list) == 0 {
-		r.note("nothing to kill")
-		return nil
+		return false, nil
 	}
 	c, now := list[r.rng.IntN(len(list))], time.Now()
 	if err := kill(ctx, c); err != nil {
 		if r.ends(ctx, c) {
-			r.note("nothing to kill")
-			return nil
+			return false, nil
 		}
-		return err
+		return false, err
 	}
 	r.mu.Lock()
 	r.struck[c.sandbox] = append(r.struck[c.sandbox], now)
 	r.mu.Unlock()
 	r.note("kills")
 	r.note("kills of " + what)
-	return nil
+	return true, nil
 }
 
 // ends tells whether a container that could not be killed has ended, or is just being removed.

@@ -9,5 +9,6 @@
 // percent within twice of quiet; resident memory that does not grow; and no goroutine and no open file that stays behind.
 //
 // The report says of each of these whether it holds, and what the others' slowest percent was beside each attack. The exit status is 1
-// when something was not as wanted. The latencies depend on what else the machine does.
+// when something was not as wanted. The latencies depend on what else the machine does; for how long it stood still, as virtual ones do, is
+// said too, when this is root.
 package main

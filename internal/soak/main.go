@@ -46,6 +46,10 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == stillVerb {
+		fmt.Fprintln(os.Stderr, "soak:", tellStill(os.Stdout))
+		os.Exit(1)
+	}
 	var s settings
 	isolation := flag.String("isolation", "inline", "where cells run: process or inline")
 	flag.StringVar(&s.attack, "attack", "", "the one kind of `ATTACK` to make, such as memory; all in turn unless given")

@@ -38,6 +38,9 @@ type record struct {
 	failed int // calls of a worker that was killed
 	kills  map[agent.App][]time.Time
 	memory []sample
+
+	still      [phases]Still
+	stillKnown bool
 }
 
 // sample is resident memory, of this process and its children, at a time after the beginning.

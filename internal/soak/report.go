@@ -22,6 +22,7 @@ type Report struct {
 	Kills    int               `json:"workers_killed"`
 	Failed   int               `json:"calls_failed_with_their_worker"`
 	Memory   Memory            `json:"memory"`
+	Still    *[phases]Still    `json:"machine_stood_still"` // in quiet and beside; nil when it could not be seen
 	Before   holdings          `json:"held_before"`
 	After    holdings          `json:"held_after"`
 	Errors   []string          `json:"errors"`
@@ -96,6 +97,10 @@ func (r *record) report(s settings, attacks map[string]int, before, after holdin
 	}
 	for name, times := range attacks {
 		out.Attacks[name] = Attack{times, percents(r.beside[name])}
+	}
+	if r.stillKnown {
+		still := r.still
+		out.Still = &still
 	}
 	for _, times := range r.kills {
 		out.Kills += len(times)
@@ -264,6 +269,7 @@ func (r Report) print(w io.Writer) error {
 	}
 	m := r.Memory
 	_, err := fmt.Fprintf(w, "memory %.0f to %.0f MB; in the second half from %.0f to %.0f MB, %+.1f MB an hour\n", m.Least/1e6, m.Most/1e6, m.First/1e6, m.Last/1e6, m.Slope/1e6)
+	_, _ = fmt.Fprintln(w, r.stood())
 	_, _ = fmt.Fprintln(t, "\np99 of others beside\ttimes\t"+strings.Join(kindsOfWork(), "\t"))
 	for _, name := range slices.Sorted(maps.Keys(r.Attacks)) {
 		_, _ = fmt.Fprintf(t, "%s\t%d", name, r.Attacks[name].Times)

@@ -43,6 +43,7 @@ func (k *skep) soak(ctx context.Context, s settings) (Report, error) {
 		load.Go(func() { a.run(busy) })
 	}
 	rest.Go(func() { rec.watch(busy) })
+	rest.Go(func() { rec.watchStill(busy) })
 	if s.kill {
 		rest.Go(func() { k.killWorkers(busy, rec) })
 	}

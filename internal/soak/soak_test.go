@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"math"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +19,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == stillVerb {
+		_ = tellStill(os.Stdout)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -34,7 +41,43 @@ func TestSample(t *testing.T) {
 			for _, f := range r.Failures {
 				t.Error(f)
 			}
+			if known, want := r.Still != nil, mayBeFirst(t); known != want {
+				t.Errorf("whether the machine stood still is known: %v, want %v", known, want)
+			}
 		})
+	}
+}
+
+// mayBeFirst tells whether a process of ours may come before others.
+func mayBeFirst(t *testing.T) bool {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	cmd := exec.CommandContext(ctx, os.Args[0], stillVerb)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	stop()
+	_ = cmd.Wait()
+	return err == nil && line == "begun\n"
+}
+
+func TestStood(t *testing.T) {
+	var all [phases]Still
+	all[quiet].add(0.25)
+	all[loaded].add(0.5)
+	all[loaded].add(0.003)
+	r := Report{Seconds: 110, Quiet: 10, Still: &all}
+	want := "the machine stood still: in quiet 2.50 % of the time, 250ms at the longest; beside 0.50 % of the time, 500ms at the longest"
+	if got := r.stood(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (Report{}).stood(); !strings.Contains(got, "not known") {
+		t.Error(got)
 	}
 }
 

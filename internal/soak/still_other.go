@@ -1,0 +1,12 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"time"
+)
+
+func beFirst() error { return errors.ErrUnsupported }
+
+func rest(time.Duration) {}
